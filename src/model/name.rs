@@ -1,0 +1,202 @@
+//! Domain names in wire form, lower-case: comparing them is comparing octets.
+
+use std::fmt;
+use std::str::FromStr;
+
+use hickory_proto::rr::Name as TextName;
+
+/// A fully qualified domain name: length-prefixed labels in lower case, the
+/// root's empty label last (RFC 1035 §3.1, RFC 4343).
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(Box<[u8]>);
+
+/// Why a text is not a domain name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NameError {
+    /// Not a name at all: an empty label, a label over 63 octets, a bad escape.
+    Malformed(String),
+    /// Letters outside ASCII; DNS carries the A-label (`xn--…`, RFC 5890).
+    NotAscii,
+    /// More than 255 octets on the wire (RFC 1035 §2.3.4).
+    TooLong(usize),
+}
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NameError::Malformed(why) => write!(f, "not a domain name: {why}"),
+            NameError::NotAscii => write!(f, "a domain name is written in ASCII (its A-label, xn--…)"),
+            NameError::TooLong(octets) => {
+                write!(f, "a domain name has at most 255 octets, this one has {octets}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for NameError {}
+
+impl Name {
+    /// The root of the tree.
+    pub fn root() -> Name {
+        Name(Box::new([0]))
+    }
+
+    /// Reads a name as people write it. A final dot makes it absolute; else it
+    /// is relative to `origin`. The empty text and `@` are `origin` itself.
+    /// Escapes are those of master files (RFC 1035 §5.1).
+    pub fn parse(text: &str, origin: &Name) -> Result<Name, NameError> {
+        Ok(Name(Name::wire_of(text, origin)?.to_ascii_lowercase().into()))
+    }
+
+    /// As [`Name::parse`], keeping the case as written: for names inside RDATA.
+    pub fn wire_of(text: &str, origin: &Name) -> Result<Box<[u8]>, NameError> {
+        if text.is_empty() || text == "@" {
+            return Ok(origin.0.clone());
+        }
+        if !text.is_ascii() {
+            return Err(NameError::NotAscii);
+        }
+        let read = TextName::from_ascii(text).map_err(|e| NameError::Malformed(e.to_string()))?;
+        let mut wire = Vec::with_capacity(64);
+        for label in read.iter() {
+            if label.is_empty() {
+                return Err(NameError::Malformed("a label is empty".into()));
+            }
+            wire.push(label.len() as u8); // at most 63, the parser saw to it
+            wire.extend_from_slice(label);
+        }
+        if read.is_fqdn() {
+            wire.push(0);
+        } else {
+            wire.extend_from_slice(&origin.0);
+        }
+        if wire.len() > 255 {
+            return Err(NameError::TooLong(wire.len()));
+        }
+        Ok(wire.into())
+    }
+
+    /// The octets as they stand in a message, without compression.
+    pub fn wire(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The labels from the left, without the root's.
+    pub fn labels(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = &self.0[..];
+        std::iter::from_fn(move || {
+            let length = usize::from(rest[0]);
+            if length == 0 {
+                return None;
+            }
+            let (label, after) = rest[1..].split_at(length);
+            rest = after;
+            Some(label)
+        })
+    }
+
+    /// The name without its leftmost label; none for the root.
+    pub fn parent(&self) -> Option<Name> {
+        let length = usize::from(self.0[0]);
+        (length > 0).then(|| Name(self.0[1 + length..].into()))
+    }
+
+    /// Whether this is `ancestor` or lies below it.
+    pub fn is_within(&self, ancestor: &Name) -> bool {
+        let mut rest = &self.0[..];
+        while rest.len() > ancestor.0.len() {
+            rest = &rest[1 + usize::from(rest[0])..];
+        }
+        rest == &ancestor.0[..]
+    }
+
+    /// Whether the leftmost label is `*` (RFC 4592 §2.1.1).
+    pub fn is_wildcard(&self) -> bool {
+        self.0.starts_with(&[1, b'*'])
+    }
+}
+
+impl FromStr for Name {
+    type Err = NameError;
+
+    /// Reads an absolute name; the final dot may be left out.
+    fn from_str(text: &str) -> Result<Name, NameError> {
+        Name::parse(text, &Name::root())
+    }
+}
+
+impl fmt::Display for Name {
+    /// Absolute, with the final dot; odd octets escaped as in master files.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.len() == 1 {
+            return f.write_str(".");
+        }
+        for label in self.labels() {
+            for &octet in label {
+                match octet {
+                    b'.' | b'\\' | b'"' | b';' | b'(' | b')' | b'@' | b'$' => {
+                        write!(f, "\\{}", octet as char)?
+                    }
+                    b'!'..=b'~' => write!(f, "{}", octet as char)?,
+                    _ => write!(f, "\\{octet:03}")?,
+                }
+            }
+            f.write_str(".")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_final_dot_makes_a_name_absolute() {
+        let origin: Name = "gslb.example.com".parse().unwrap();
+        for (text, full) in [
+            ("www", "www.gslb.example.com."),
+            ("a.b", "a.b.gslb.example.com."),
+            ("WWW.Example.NET.", "www.example.net."),
+            ("", "gslb.example.com."),
+            ("@", "gslb.example.com."),
+            ("*", "*.gslb.example.com."),
+            ("_dmarc", "_dmarc.gslb.example.com."),
+            (r"a\.b", r"a\.b.gslb.example.com."),
+            (".", "."),
+        ] {
+            assert_eq!(Name::parse(text, &origin).unwrap().to_string(), full, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_name_is_refused() {
+        let origin: Name = "example.com".parse().unwrap();
+        let long_label = "a".repeat(64);
+        let long_name = vec!["a".repeat(63); 4].join(".");
+        for text in ["a..b", &long_label, &long_name, "bücher"] {
+            assert!(Name::parse(text, &origin).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn within_goes_by_whole_labels() {
+        let apex: Name = "example.com".parse().unwrap();
+        for (name, inside) in [
+            ("example.com", true),
+            ("a.example.com", true),
+            ("a.b.example.com", true),
+            ("badexample.com", false),
+            ("com", false),
+            (".", false),
+        ] {
+            assert_eq!(name.parse::<Name>().unwrap().is_within(&apex), inside, "{name}");
+        }
+    }
+}
