@@ -5,4 +5,5 @@ pub mod health;
 pub mod model;
 pub mod moment;
 pub mod publish;
+pub mod steering;
 pub mod wire;

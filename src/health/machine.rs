@@ -1,0 +1,167 @@
+//! From single probe outcomes to a verdict on one target.
+//!
+//! Owns the rule that a run of failures takes a target down and a run of
+//! passes brings it back. From unknown the first outcome decides alone.
+//!
+//! Knows nothing of sockets, clocks or zones: the caller says what was seen
+//! and when, so the server, the tests and the scenarios run the same code.
+
+use std::fmt;
+
+use crate::model::Thresholds;
+use crate::moment::Moment;
+
+/// What is held of a target after all its outcomes so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// Nothing was seen yet; counts as down.
+    #[default]
+    Unknown,
+    Healthy,
+    Unhealthy,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Verdict::Unknown => "unknown",
+            Verdict::Healthy => "healthy",
+            Verdict::Unhealthy => "unhealthy",
+        })
+    }
+}
+
+/// A verdict that became another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transition {
+    pub from: Verdict,
+    pub to: Verdict,
+    /// Since when `from` had held.
+    pub since: Moment,
+}
+
+/// The run-length machine of one target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine {
+    verdict: Verdict,
+    since: Moment,
+    /// The last outcome (a pass or not), and how often in a row it was seen.
+    run: Option<(bool, u32)>,
+    /// The verdict was gained by another test: the next outcome decides alone.
+    carried_over: bool,
+}
+
+impl Machine {
+    /// A machine that has seen nothing.
+    pub fn new(now: Moment) -> Machine {
+        Machine { verdict: Verdict::Unknown, since: now, run: None, carried_over: false }
+    }
+
+    /// The same verdict for a changed test, until that test's first outcome.
+    pub fn carry_over(self) -> Machine {
+        Machine { run: None, carried_over: true, ..self }
+    }
+
+    /// Takes in one outcome; tells whether the verdict changed.
+    pub fn observe(&mut self, pass: bool, at: Moment, limits: Thresholds) -> Option<Transition> {
+        let length = match self.run {
+            Some((last, length)) if last == pass => length.saturating_add(1),
+            _ => 1,
+        };
+        let first = self.verdict == Verdict::Unknown || self.carried_over;
+        self.run = Some((pass, length));
+        self.carried_over = false;
+
+        let to = match pass {
+            true if first || length >= limits.up => Verdict::Healthy,
+            false if first || length >= limits.down => Verdict::Unhealthy,
+            _ => return None,
+        };
+        let from = std::mem::replace(&mut self.verdict, to);
+        (from != to).then(|| Transition { from, to, since: std::mem::replace(&mut self.since, at) })
+    }
+
+    /// What is held of the target now.
+    pub fn verdict(&self) -> Verdict {
+        self.verdict
+    }
+
+    /// Whether a healthy target has begun to fail and the run is undecided.
+    pub fn is_doubtful(&self) -> bool {
+        self.verdict == Verdict::Healthy && matches!(self.run, Some((false, _)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The verdicts after each outcome (`+` or `-`), as letters.
+    fn trace(machine: &mut Machine, outcomes: &str, limits: Thresholds) -> String {
+        outcomes
+            .chars()
+            .map(|c| {
+                machine.observe(c == '+', Moment::ZERO, limits);
+                match machine.verdict() {
+                    Verdict::Unknown => '?',
+                    Verdict::Healthy => 'H',
+                    Verdict::Unhealthy => 'U',
+                }
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_verdict_follows_runs_not_single_outcomes() {
+        let limits = Thresholds { up: 3, down: 2 };
+        for (outcomes, verdicts, why) in [
+            ("+++", "HHH", "the first outcome ends the unknown"),
+            ("+++-+-+-", "HHHHHHHH", "flapping below the threshold is ignored"),
+            ("+++--", "HHHHU", "two failures in a row take it down"),
+            ("--++-+++", "UUUUUUUH", "one failure restarts the climb"),
+        ] {
+            let mut machine = Machine::new(Moment::ZERO);
+            assert_eq!(trace(&mut machine, outcomes, limits), verdicts, "{outcomes}: {why}");
+        }
+    }
+
+    #[test]
+    fn c1_to_c4_consecutive_outcomes() {
+        for (id, before, up, down, outcomes, verdicts) in [
+            ("C1", "+", 1, 1, "-", "U"),
+            ("C2", "+", 2, 2, "-+--++", "HHHUUH"),
+            ("C3", "+", 3, 3, "--+---", "HHHHHU"),
+            ("C4", "-", 2, 1, "+-++", "UUUH"),
+        ] {
+            let limits = Thresholds { up, down };
+            let mut machine = Machine::new(Moment::ZERO);
+            trace(&mut machine, before, limits);
+            assert_eq!(trace(&mut machine, outcomes, limits), verdicts, "{id}");
+        }
+    }
+
+    #[test]
+    fn a_carried_over_verdict_lasts_until_the_first_outcome() {
+        let limits = Thresholds { up: 3, down: 3 };
+        for (outcome, verdict) in [("+", "H"), ("-", "U")] {
+            let mut machine = Machine::new(Moment::ZERO);
+            trace(&mut machine, "+", limits);
+            let mut changed = machine.carry_over();
+            assert_eq!(changed.verdict(), Verdict::Healthy);
+            assert_eq!(trace(&mut changed, outcome, limits), verdict);
+        }
+    }
+
+    #[test]
+    fn a_transition_tells_since_when_the_old_verdict_held() {
+        let limits = Thresholds { up: 1, down: 1 };
+        let at = |seconds| Moment::ZERO + std::time::Duration::from_secs(seconds);
+        let mut machine = Machine::new(at(1));
+        machine.observe(true, at(2), limits);
+        machine.observe(true, at(5), limits);
+        assert_eq!(
+            machine.observe(false, at(9), limits),
+            Some(Transition { from: Verdict::Healthy, to: Verdict::Unhealthy, since: at(2) })
+        );
+    }
+}

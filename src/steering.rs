@@ -1,0 +1,465 @@
+//! Which pool answers, and with which of its endpoints.
+//!
+//! What depends on health alone is settled when these values are made: who is
+//! eligible, weights, whether an answer carries one address or all. What is
+//! left for a query is to draw, with chance as an argument.
+//!
+//! Looks at verdicts and pool states, never at a probe.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::health::{PoolHealth, Verdict};
+use crate::model::{AnswerShape, Endpoint, MAX_ANSWERS, Pool, Weight};
+
+/// Chance as an argument: one number gives as many as a decision needs.
+#[derive(Clone, Copy, Debug)]
+pub struct Chance(u64);
+
+impl Chance {
+    /// Chance that follows from `seed` alone.
+    pub fn new(seed: u64) -> Chance {
+        Chance(seed)
+    }
+
+    /// A number from 0 to `bound - 1`, all equally likely; 0 if `bound` is 0.
+    pub fn below(&mut self, bound: u32) -> u32 {
+        // one step of a Weyl sequence and a folded multiplication, as in wyrand
+        self.0 = self.0.wrapping_add(0xa076_1d64_78bd_642f);
+        let wide = u128::from(self.0) * u128::from(self.0 ^ 0xe703_7ed1_a0b4_28db);
+        let mixed = (wide >> 64) as u64 ^ wide as u64;
+        ((u128::from(mixed) * u128::from(bound)) >> 64) as u32
+    }
+}
+
+/// How an answer is drawn from the candidates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Draw {
+    /// All of them, rotated; if they are more than this, an even draw of so many.
+    All(u8),
+    /// So many, one after the other, by weight.
+    ByWeight(u8),
+}
+
+/// A pool's addresses of one family that an answer may carry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidates<const N: usize> {
+    addresses: Box<[[u8; N]]>,
+    /// Of each address, above 0.
+    weights: Box<[Weight]>,
+    total: u32,
+    draw: Draw,
+}
+
+impl<const N: usize> Candidates<N> {
+    /// Whether there is nothing to answer with.
+    pub fn is_empty(&self) -> bool {
+        self.addresses.is_empty()
+    }
+
+    /// How many addresses one answer carries.
+    pub fn answer_size(&self) -> usize {
+        let (Draw::All(most) | Draw::ByWeight(most)) = self.draw;
+        self.addresses.len().min(usize::from(most))
+    }
+
+    /// Hands over the addresses of one answer, in its order.
+    pub fn draw(&self, chance: &mut Chance, mut each: impl FnMut(&[u8; N])) {
+        let count = self.addresses.len();
+        let number = self.answer_size();
+        match self.draw {
+            Draw::All(_) if number == count => {
+                let (head, tail) = self.addresses.split_at(chance.below(count as u32) as usize);
+                tail.iter().chain(head).for_each(each);
+            }
+            Draw::All(_) => {
+                // Floyd's draw of `number` out of `count`, begun at a drawn place
+                let mut picked = Picked::default();
+                for bound in count - number..count {
+                    let one = chance.below(bound as u32 + 1) as usize;
+                    picked.push(if picked.contains(one) { bound } else { one });
+                }
+                let (head, tail) = picked.as_slice().split_at(chance.below(number as u32) as usize);
+                tail.iter().chain(head).for_each(|&place| each(&self.addresses[usize::from(place)]));
+            }
+            Draw::ByWeight(_) => {
+                let mut picked = Picked::default();
+                let mut left = self.total;
+                for _ in 0..number {
+                    let place = self.place_of(chance.below(left), &picked);
+                    left -= u32::from(self.weights[place].0);
+                    picked.push(place);
+                    each(&self.addresses[place]);
+                }
+            }
+        }
+    }
+
+    /// The address on which `mark` falls when the weights of those not yet
+    /// picked are laid end to end.
+    fn place_of(&self, mut mark: u32, picked: &Picked) -> usize {
+        for (place, weight) in self.weights.iter().enumerate() {
+            if picked.contains(place) {
+                continue;
+            }
+            match mark.checked_sub(u32::from(weight.0)) {
+                Some(rest) => mark = rest,
+                None => return place,
+            }
+        }
+        unreachable!("a mark lies below the sum of the weights")
+    }
+}
+
+/// Places picked so far: on the stack, for the query path allocates nothing.
+struct Picked {
+    places: [u16; MAX_ANSWERS],
+    count: usize,
+}
+
+impl Default for Picked {
+    fn default() -> Picked {
+        Picked { places: [0; MAX_ANSWERS], count: 0 }
+    }
+}
+
+impl Picked {
+    fn push(&mut self, place: usize) {
+        self.places[self.count] = place as u16;
+        self.count += 1;
+    }
+
+    fn as_slice(&self) -> &[u16] {
+        &self.places[..self.count]
+    }
+
+    fn contains(&self, place: usize) -> bool {
+        self.as_slice().contains(&(place as u16))
+    }
+}
+
+/// What a pool can answer with, by family.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolOffer {
+    /// Some while the pool is available to steering for A.
+    pub ipv4: Option<Arc<Candidates<4>>>,
+    /// Some while the pool is available to steering for AAAA.
+    pub ipv6: Option<Arc<Candidates<16>>>,
+    /// As the fallback pool: health is not looked at.
+    pub fallback_ipv4: Arc<Candidates<4>>,
+    /// As the fallback pool: health is not looked at.
+    pub fallback_ipv6: Arc<Candidates<16>>,
+}
+
+impl PoolOffer {
+    /// Whether steering may choose the pool, for either family.
+    pub fn is_available(&self) -> bool {
+        self.ipv4.is_some() || self.ipv6.is_some()
+    }
+}
+
+/// What `pool` offers at this health.
+pub fn offer(pool: &Pool, health: PoolHealth, verdicts: &[Verdict]) -> PoolOffer {
+    let monitored = !pool.monitors.is_empty();
+    let healthy = |place: usize| !monitored || verdicts[place] == Verdict::Healthy;
+    let eligible = |family: fn(&IpAddr) -> bool| {
+        let all = pool.endpoints.iter().enumerate();
+        all.filter(|(place, endpoint)| carries(endpoint) && healthy(*place) && family(&endpoint.address))
+            .count() as u32
+    };
+    let ipv4 = eligible(IpAddr::is_ipv4);
+    let ipv6 = eligible(IpAddr::is_ipv6);
+    let available =
+        pool.enabled && ipv4 + ipv6 > 0 && (!monitored || health.healthy >= pool.health_threshold.max(1));
+    let family = &pool.family_threshold;
+    PoolOffer {
+        ipv4: (available && ipv4 >= family.ipv4).then(|| Arc::new(candidates(pool, healthy, v4_octets))),
+        ipv6: (available && ipv6 >= family.ipv6).then(|| Arc::new(candidates(pool, healthy, v6_octets))),
+        fallback_ipv4: Arc::new(candidates(pool, |_| pool.enabled, v4_octets)),
+        fallback_ipv6: Arc::new(candidates(pool, |_| pool.enabled, v6_octets)),
+    }
+}
+
+/// Whether the operator wants traffic there at all.
+fn carries(endpoint: &Endpoint) -> bool {
+    endpoint.enabled && endpoint.weight > Weight(0)
+}
+
+/// The pool's candidates among the places that `eligible` lets through. The
+/// shape of the answer follows from the configured weights, never from health.
+fn candidates<const N: usize>(
+    pool: &Pool,
+    eligible: impl Fn(usize) -> bool,
+    octets: fn(&IpAddr) -> Option<[u8; N]>,
+) -> Candidates<N> {
+    let mut configured = pool.endpoints.iter().filter(|e| carries(e)).map(|e| e.weight);
+    let equal = configured.next().is_none_or(|first| configured.all(|weight| weight == first));
+    let draw = match pool.answer {
+        AnswerShape::All => Draw::All(pool.max_answers),
+        AnswerShape::ByWeight if equal => Draw::All(pool.max_answers),
+        AnswerShape::ByWeight => Draw::ByWeight(1),
+        AnswerShape::Number(number) => Draw::ByWeight(number.min(pool.max_answers)),
+    };
+    let (addresses, weights): (Vec<_>, Vec<_>) = (pool.endpoints.iter().enumerate())
+        .filter(|(place, endpoint)| carries(endpoint) && eligible(*place))
+        .filter_map(|(_, endpoint)| Some((octets(&endpoint.address)?, endpoint.weight)))
+        .unzip();
+    let total = weights.iter().map(|weight| u32::from(weight.0)).sum();
+    Candidates { addresses: addresses.into(), weights: weights.into(), total, draw }
+}
+
+fn v4_octets(address: &IpAddr) -> Option<[u8; 4]> {
+    match address {
+        IpAddr::V4(v4) => Some(v4.octets()),
+        IpAddr::V6(_) => None,
+    }
+}
+
+fn v6_octets(address: &IpAddr) -> Option<[u8; 16]> {
+    match address {
+        IpAddr::V4(_) => None,
+        IpAddr::V6(v6) => Some(v6.octets()),
+    }
+}
+
+/// The pools a query may go to, after health.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Choice<const N: usize> {
+    /// No pool at all: NODATA.
+    Nothing,
+    /// This one.
+    Pool(Arc<Candidates<N>>),
+    /// Drawn by weight; the numbers are running totals.
+    Random(Box<[(u32, Arc<Candidates<N>>)]>),
+}
+
+impl<const N: usize> Choice<N> {
+    /// The choice when `pools` are available, each with its weight.
+    pub fn by_weight(pools: impl Iterator<Item = (Weight, Arc<Candidates<N>>)>) -> Choice<N> {
+        let mut total = 0;
+        let totals: Box<[_]> = pools
+            .filter(|(weight, _)| *weight > Weight(0))
+            .map(|(weight, candidates)| {
+                total += u32::from(weight.0);
+                (total, candidates)
+            })
+            .collect();
+        match &totals[..] {
+            [] => Choice::Nothing,
+            [(_, only)] => Choice::Pool(Arc::clone(only)),
+            _ => Choice::Random(totals),
+        }
+    }
+
+    /// The pool for one query.
+    pub fn pick(&self, chance: &mut Chance) -> Option<&Candidates<N>> {
+        match self {
+            Choice::Nothing => None,
+            Choice::Pool(candidates) => Some(candidates),
+            Choice::Random(pools) => {
+                let (total, _) = pools.last()?;
+                let mark = chance.below(*total);
+                let place = pools.partition_point(|(running, _)| *running <= mark);
+                Some(&pools[place].1)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::health::pool_health;
+    use crate::model::MonitorId;
+    use std::collections::BTreeMap;
+
+    const DRAWS: u64 = 20_000;
+
+    /// A pool of endpoints `.1`, `.2`, … with these weights in hundredths.
+    fn pool(weights: &[u8]) -> Pool {
+        Pool {
+            name: "p".into(),
+            enabled: true,
+            monitors: vec![MonitorId(0)],
+            health_threshold: 1,
+            answer: AnswerShape::ByWeight,
+            max_answers: 8,
+            family_threshold: Default::default(),
+            endpoints: (weights.iter().zip(1u8..))
+                .map(|(&weight, n)| Endpoint {
+                    name: n.to_string().into(),
+                    address: [192, 0, 2, n].into(),
+                    enabled: true,
+                    weight: Weight(weight),
+                    port: None,
+                    host: None,
+                })
+                .collect(),
+        }
+    }
+
+    /// What the pool offers when the endpoints with these last octets are healthy.
+    fn offered(pool: &Pool, healthy: &[u8]) -> PoolOffer {
+        let verdicts: Vec<_> = (1..=pool.endpoints.len() as u8)
+            .map(|n| if healthy.contains(&n) { Verdict::Healthy } else { Verdict::Unhealthy })
+            .collect();
+        offer(pool, pool_health(pool, &verdicts), &verdicts)
+    }
+
+    /// Last octets of one answer.
+    fn drawn(candidates: &Candidates<4>, seed: u64) -> Vec<u8> {
+        let mut answer = Vec::new();
+        candidates.draw(&mut Chance::new(crate::health::scramble(seed)), |address| answer.push(address[3]));
+        answer
+    }
+
+    /// How often each answer comes, its addresses sorted, in per cent.
+    fn shares(candidates: &Candidates<4>) -> BTreeMap<Vec<u8>, f64> {
+        let mut shares = BTreeMap::new();
+        for seed in 0..DRAWS {
+            let mut answer = drawn(candidates, seed);
+            answer.sort();
+            *shares.entry(answer).or_insert(0.0) += 100.0 / DRAWS as f64;
+        }
+        shares
+    }
+
+    #[track_caller]
+    fn assert_shares(got: BTreeMap<Vec<u8>, f64>, expected: &[(&[u8], f64)], id: &str) {
+        assert_eq!(got.len(), expected.len(), "{id}: {got:?}");
+        for (answer, share) in expected {
+            let seen = got.get(*answer).copied().unwrap_or(0.0);
+            assert!((seen - share).abs() < 1.5, "{id}: {answer:?} came in {seen:.1} %, not {share} %");
+        }
+    }
+
+    #[test]
+    fn w1_w2_w4_shares_follow_the_weights_of_the_healthy() {
+        for (id, weights, healthy, expected) in [
+            ("W1", &[25, 25, 50][..], &[1, 2, 3][..], &[(&[1][..], 25.0), (&[2], 25.0), (&[3], 50.0)][..]),
+            ("W2", &[25, 25, 50], &[1, 2], &[(&[1], 50.0), (&[2], 50.0)]),
+            // equal weights above 0: both addresses, half of the answers begin with each
+            ("W4", &[0, 100, 100], &[1, 2, 3], &[(&[2, 3], 100.0)]),
+        ] {
+            let offer = offered(&pool(weights), healthy);
+            assert_shares(shares(&offer.ipv4.unwrap()), expected, id);
+        }
+    }
+
+    #[test]
+    fn w3_pools_are_drawn_by_weight_and_l6_the_rest_share() {
+        let one = |n: u8| {
+            let mut pool = pool(&[100]);
+            pool.endpoints[0].address = [192, 0, 2, n].into();
+            offered(&pool, &[1]).ipv4.unwrap()
+        };
+        let draw = |weights: &[(u8, u8)]| {
+            let choice = Choice::by_weight(weights.iter().map(|&(n, weight)| (Weight(weight), one(n))));
+            let mut seen = BTreeMap::new();
+            for seed in 0..DRAWS {
+                let mut chance = Chance::new(crate::health::scramble(seed));
+                choice.pick(&mut chance).unwrap().draw(&mut chance, |address| {
+                    *seen.entry(vec![address[3]]).or_insert(0.0) += 100.0 / DRAWS as f64;
+                });
+            }
+            seen
+        };
+        assert_shares(draw(&[(1, 80), (2, 50), (3, 60)]), &[(&[1], 42.1), (&[2], 26.3), (&[3], 31.6)], "W3");
+        assert_shares(draw(&[(1, 40), (3, 60)]), &[(&[1], 40.0), (&[3], 60.0)], "L6");
+    }
+
+    #[test]
+    fn w5_all_weights_zero_make_the_pool_unavailable() {
+        assert!(!offered(&pool(&[0, 0, 0]), &[1, 2, 3]).is_available());
+    }
+
+    #[test]
+    fn a1_to_a8_and_a10_how_many_addresses_an_answer_has() {
+        for (id, weights, healthy, expected) in [
+            ("A1", &[100, 100, 100][..], &[1, 2, 3][..], &[(&[1, 2, 3][..], 100.0)][..]),
+            ("A2", &[100, 100, 100], &[1, 3], &[(&[1, 3], 100.0)]),
+            ("A3", &[100, 50], &[1, 2], &[(&[1], 66.7), (&[2], 33.3)]),
+            ("A4", &[100, 50], &[2], &[(&[2], 100.0)]),
+            ("A5", &[30, 30], &[1, 2], &[(&[1, 2], 100.0)]),
+            (
+                "A6",
+                &[100, 100, 50, 50],
+                &[1, 2, 3, 4],
+                &[(&[1], 33.3), (&[2], 33.3), (&[3], 16.7), (&[4], 16.7)],
+            ),
+            ("A7", &[100, 100, 0], &[1, 2, 3], &[(&[1, 2], 100.0)]),
+            ("A8", &[100, 100, 50], &[1, 2], &[(&[1], 50.0), (&[2], 50.0)]),
+            ("A10", &[100], &[1], &[(&[1], 100.0)]),
+        ] {
+            let offer = offered(&pool(weights), healthy);
+            assert_shares(shares(&offer.ipv4.unwrap()), expected, id);
+        }
+    }
+
+    #[test]
+    fn p5_a_threshold_of_zero_does_not_make_an_empty_pool_available() {
+        let zero = Pool { health_threshold: 0, ..pool(&[100, 100, 100]) };
+        assert!(!offered(&zero, &[]).is_available());
+        assert!(offered(&zero, &[2]).is_available());
+    }
+
+    #[test]
+    fn answers_rotate() {
+        let offer = offered(&pool(&[100; 4]), &[1, 2, 3, 4]);
+        let mut firsts = [0; 5];
+        for seed in 0..DRAWS {
+            let answer = drawn(offer.ipv4.as_ref().unwrap(), seed);
+            assert!(answer.windows(2).all(|pair| pair[1] == pair[0] % 4 + 1), "{answer:?} is no rotation");
+            firsts[usize::from(answer[0])] += 1;
+        }
+        assert!(firsts[1..].iter().all(|&n| n > 4500), "{firsts:?}");
+    }
+
+    #[test]
+    fn more_endpoints_than_max_answers_are_drawn_evenly_and_never_twice() {
+        let many = pool(&[100; 20]);
+        let all: Vec<u8> = (1..=20).collect();
+        let offer = offered(&many, &all);
+        let mut seen = [0; 21];
+        for seed in 0..DRAWS {
+            let mut answer = drawn(offer.ipv4.as_ref().unwrap(), seed);
+            answer.iter().for_each(|&n| seen[usize::from(n)] += 1);
+            answer.sort();
+            answer.dedup();
+            assert_eq!(answer.len(), 8);
+        }
+        let even = DRAWS as f64 * 8.0 / 20.0;
+        assert!(seen[1..].iter().all(|&n| (f64::from(n) / even - 1.0).abs() < 0.08), "{seen:?}");
+    }
+
+    #[test]
+    fn a_number_draws_by_weight_without_replacement() {
+        let two = Pool { answer: AnswerShape::Number(2), ..pool(&[100, 100, 50]) };
+        let got = shares(&offered(&two, &[1, 2, 3]).ipv4.unwrap());
+        // by hand: P(1,2) = 2·(2/5·2/3), P(1,3) = P(2,3) = 2/5·1/3 + 1/5·1/2
+        assert_shares(got, &[(&[1, 2], 53.3), (&[1, 3], 23.3), (&[2, 3], 23.3)], "two of three");
+    }
+
+    #[test]
+    fn families_are_filtered_after_the_pool_was_chosen() {
+        let mut mixed = pool(&[100, 100]);
+        mixed.endpoints[1].address = "2001:db8::2".parse().unwrap();
+        let offer = offered(&mixed, &[1, 2]);
+        assert_eq!(offer.ipv4.as_ref().unwrap().answer_size(), 1);
+        assert_eq!(offer.ipv6.as_ref().unwrap().answer_size(), 1);
+        let offer = offered(&mixed, &[1]);
+        assert!(offer.ipv6.as_ref().unwrap().is_empty(), "chosen, without an address of the family");
+        mixed.family_threshold.ipv6 = 1;
+        let offer = offered(&mixed, &[1]);
+        assert!(offer.ipv4.is_some() && offer.ipv6.is_none(), "unavailable for that family only");
+    }
+
+    #[test]
+    fn a_fallback_pool_ignores_health_but_not_the_operator() {
+        let mut fallback = pool(&[100, 100, 100]);
+        fallback.endpoints[2].enabled = false;
+        assert_shares(shares(&offered(&fallback, &[]).fallback_ipv4), &[(&[1, 2], 100.0)], "enabled ones");
+        fallback.enabled = false;
+        assert!(offered(&fallback, &[1, 2]).fallback_ipv4.is_empty());
+    }
+}
