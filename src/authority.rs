@@ -1,5 +1,17 @@
 //! What is answered for which name: compiled snapshots and look-ups in them.
+//!
+//! ```text
+//! model ─┐
+//!        ├─► compile ─► Snapshot { names, serials, balancers } ─► find(name) ─► node
+//! health ┘
+//! ```
+//!
+//! `compile` does all that depends on configuration and health alone; the
+//! query path only looks up and draws. Knows no message format beyond that of
+//! names and records.
 
-/// Everything the query path reads: immutable, replaced as a whole.
-#[derive(Debug, Default)]
-pub struct Snapshot {}
+mod compile;
+mod names;
+
+pub use compile::{Balancer, BalancerState, BalancerStatus, Compiler, Recompiled, Snapshot, Traffic};
+pub use names::{Found, Key, Names, Node, RECORD_HEAD, Rrset, ZoneInfo, rtype};

@@ -156,6 +156,11 @@ impl PoolOffer {
     pub fn is_available(&self) -> bool {
         self.ipv4.is_some() || self.ipv6.is_some()
     }
+
+    /// Whether it has nothing to answer with as the fallback pool.
+    pub fn fallback_is_empty(&self) -> bool {
+        self.fallback_ipv4.is_empty() && self.fallback_ipv6.is_empty()
+    }
 }
 
 /// What `pool` offers at this health.

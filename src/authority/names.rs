@@ -1,0 +1,484 @@
+//! All owner names and their ordinary RRsets, laid out for look-up.
+//!
+//! One arena of octets holds names and ready-made records; nodes, RRsets and
+//! zones are small numbers that point into it. A name is found through an
+//! open-addressed table by the hash of its labels, taken from the root
+//! downwards, so that the hashes of all its ancestors come for free: a miss
+//! finds the closest encloser (RFC 4592 §3.3.1) without hashing again.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::model::{Model, Name, RecordSet};
+
+/// RR TYPE codes that answering treats apart.
+pub mod rtype {
+    pub const A: u16 = 1;
+    pub const NS: u16 = 2;
+    pub const CNAME: u16 = 5;
+    pub const SOA: u16 = 6;
+    pub const AAAA: u16 = 28;
+    pub const OPT: u16 = 41;
+    pub const DS: u16 = 43;
+    pub const IXFR: u16 = 251;
+    pub const AXFR: u16 = 252;
+    pub const ANY: u16 = 255;
+}
+
+/// Stands for "no such node" and "no load balancer".
+const NONE: u32 = u32::MAX;
+
+/// Octets of a record before its RDATA when the owner is a pointer.
+pub const RECORD_HEAD: usize = 12;
+
+/// One owner name, or an empty non-terminal.
+#[derive(Clone, Copy, Debug)]
+pub struct Node {
+    name: u32,
+    name_length: u8,
+    sets_count: u8,
+    sets: u32,
+    zone: u32,
+    balancer: u32,
+    /// The child `*`.
+    wildcard: u32,
+    /// The zone cut at or above the name.
+    cut: u32,
+}
+
+/// One RRset: a run of records in the arena, each with a pointer to the
+/// question (offset 12) as its owner.
+#[derive(Clone, Copy, Debug)]
+struct Set {
+    records: u32,
+    length: u32,
+    count: u16,
+    rtype: u16,
+}
+
+/// What answering needs to know of a zone.
+#[derive(Clone, Copy, Debug)]
+pub struct ZoneInfo {
+    apex_length: u8,
+    soa_ttl: u32,
+    minimum: u32,
+    /// The SOA's RDATA, its serial left at 0.
+    soa: u32,
+    soa_length: u16,
+    /// Where the serial stands in it.
+    serial_at: u16,
+}
+
+impl ZoneInfo {
+    /// Octets of the apex name on the wire.
+    pub fn apex_length(&self) -> usize {
+        usize::from(self.apex_length)
+    }
+
+    /// The TTL of the SOA where it is asked for.
+    pub fn soa_ttl(&self) -> u32 {
+        self.soa_ttl
+    }
+
+    /// How long a negative answer may be kept (RFC 2308 §3 and §5).
+    pub fn negative_ttl(&self) -> u32 {
+        self.soa_ttl.min(self.minimum)
+    }
+}
+
+/// An RRset as it stands in the arena.
+#[derive(Clone, Copy, Debug)]
+pub struct Rrset<'a> {
+    pub rtype: u16,
+    pub count: u16,
+    /// The records one after the other, owner a pointer to offset 12.
+    pub records: &'a [u8],
+}
+
+impl<'a> Rrset<'a> {
+    /// The RDATA of each record.
+    pub fn rdata(self) -> impl Iterator<Item = &'a [u8]> {
+        let mut rest = self.records;
+        std::iter::from_fn(move || {
+            let length = usize::from(u16::from_be_bytes([*rest.get(10)?, *rest.get(11)?]));
+            let (record, after) = rest.split_at(RECORD_HEAD + length);
+            rest = after;
+            Some(&record[RECORD_HEAD..])
+        })
+    }
+}
+
+/// All names of all zones.
+#[derive(Debug, Default)]
+pub struct Names {
+    arena: Box<[u8]>,
+    slots: Box<[Slot]>,
+    nodes: Box<[Node]>,
+    sets: Box<[Set]>,
+    zones: Box<[ZoneInfo]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    tag: u32,
+    node: u32,
+}
+
+/// A name that is looked up: lower-case wire form, hashed label by label.
+#[derive(Debug)]
+pub struct Key {
+    wire: [u8; 255],
+    length: u8,
+    labels: u8,
+    /// Where each label begins, from the left.
+    starts: [u8; 128],
+    /// The hash of the name that begins with each label; the root's at the end.
+    hashes: [u64; 128],
+}
+
+impl Default for Key {
+    fn default() -> Key {
+        Key { wire: [0; 255], length: 0, labels: 0, starts: [0; 128], hashes: [0; 128] }
+    }
+}
+
+impl Key {
+    /// Takes in an uncompressed name at the beginning of `octets`; returns its
+    /// length, or none if there is no well-formed name (RFC 1035 §3.1).
+    pub fn read(&mut self, octets: &[u8]) -> Option<usize> {
+        let mut at = 0;
+        let mut labels = 0;
+        loop {
+            let length = usize::from(*octets.get(at)?);
+            if length == 0 {
+                break;
+            }
+            if length > 63 || at + length > 253 {
+                return None;
+            }
+            self.starts[labels] = at as u8;
+            labels += 1;
+            at += 1 + length;
+        }
+        let length = at + 1;
+        self.wire[..length].copy_from_slice(octets.get(..length)?);
+        self.wire[..length].make_ascii_lowercase(); // length octets are below 'A'
+        self.length = length as u8;
+        self.labels = labels as u8;
+        self.starts[labels] = at as u8;
+        let mut hash = 0;
+        self.hashes[labels] = hash;
+        let mut end = at;
+        for label in (0..labels).rev() {
+            let start = usize::from(self.starts[label]);
+            hash = mix(hash, &self.wire[start..end]);
+            self.hashes[label] = hash;
+            end = start;
+        }
+        Some(length)
+    }
+
+    /// The name, lower-case.
+    pub fn wire(&self) -> &[u8] {
+        &self.wire[..usize::from(self.length)]
+    }
+
+    /// The name that begins with the n-th label from the left.
+    fn suffix(&self, label: usize) -> &[u8] {
+        &self.wire()[usize::from(self.starts[label])..]
+    }
+}
+
+/// Folds a label, its length octet included, into the hash of its parent.
+fn mix(parent: u64, label: &[u8]) -> u64 {
+    const A: u64 = 0xa076_1d64_78bd_642f;
+    const B: u64 = 0xe703_7ed1_a0b4_28db;
+    let fold = |hash: u64, word: u64| {
+        let wide = u128::from(hash ^ word ^ A) * u128::from(B ^ word);
+        (wide >> 64) as u64 ^ wide as u64
+    };
+    let (words, rest) = label.as_chunks::<8>();
+    let mut hash = parent ^ label.len() as u64;
+    for word in words {
+        hash = fold(hash, u64::from_le_bytes(*word));
+    }
+    let mut last = 0;
+    for &octet in rest {
+        last = last << 8 | u64::from(octet);
+    }
+    fold(hash, last)
+}
+
+/// Where a name leads.
+#[derive(Clone, Copy, Debug)]
+pub enum Found<'a> {
+    /// To this node, be it the name's own or the wildcard that covers it.
+    Node(&'a Node),
+    /// Nowhere: the name doesn't exist in the zone of this node, its closest
+    /// encloser.
+    Nothing(&'a Node),
+    /// Below this zone cut.
+    Cut(&'a Node),
+    /// Out of all our zones.
+    Outside,
+}
+
+impl Names {
+    /// Where `key` leads.
+    pub fn find(&self, key: &Key) -> Found<'_> {
+        let mut encloser = None;
+        for label in 0..=usize::from(key.labels) {
+            if let Some(node) = self.node(key.hashes[label], key.suffix(label)) {
+                if label == 0 {
+                    return match self.cut_of(node) {
+                        Some(cut) => Found::Cut(cut),
+                        None => Found::Node(node),
+                    };
+                }
+                encloser = Some(node);
+                break;
+            }
+        }
+        let Some(encloser) = encloser else { return Found::Outside };
+        if let Some(cut) = self.cut_of(encloser) {
+            return Found::Cut(cut);
+        }
+        match self.nodes.get(encloser.wildcard as usize) {
+            Some(wildcard) => Found::Node(wildcard),
+            None => Found::Nothing(encloser),
+        }
+    }
+
+    /// The node of exactly this name, cuts and wildcards left aside.
+    pub fn exact(&self, key: &Key) -> Option<&Node> {
+        self.node(key.hashes[0], key.wire())
+    }
+
+    /// The zone a node belongs to, and its number.
+    pub fn zone(&self, node: &Node) -> (&ZoneInfo, usize) {
+        (&self.zones[node.zone as usize], node.zone as usize)
+    }
+
+    /// The name of a node, lower-case.
+    pub fn name(&self, node: &Node) -> &[u8] {
+        &self.arena[node.name as usize..][..usize::from(node.name_length)]
+    }
+
+    /// The number of the load balancer at a node.
+    pub fn balancer(&self, node: &Node) -> Option<usize> {
+        (node.balancer != NONE).then_some(node.balancer as usize)
+    }
+
+    /// The RRset of this type at a node.
+    pub fn set(&self, node: &Node, rtype: u16) -> Option<Rrset<'_>> {
+        self.sets_of(node).iter().find(|set| set.rtype == rtype).map(|set| self.rrset(set))
+    }
+
+    /// Some RRset of a node.
+    pub fn any_set(&self, node: &Node) -> Option<Rrset<'_>> {
+        self.sets_of(node).first().map(|set| self.rrset(set))
+    }
+
+    /// The RDATA of a zone's SOA before and after its serial.
+    pub fn soa(&self, zone: &ZoneInfo) -> (&[u8], &[u8]) {
+        let rdata = &self.arena[zone.soa as usize..][..usize::from(zone.soa_length)];
+        let (names, numbers) = rdata.split_at(usize::from(zone.serial_at));
+        (names, &numbers[4..])
+    }
+
+    fn sets_of(&self, node: &Node) -> &[Set] {
+        &self.sets[node.sets as usize..][..usize::from(node.sets_count)]
+    }
+
+    fn rrset(&self, set: &Set) -> Rrset<'_> {
+        let records = &self.arena[set.records as usize..][..set.length as usize];
+        Rrset { rtype: set.rtype, count: set.count, records }
+    }
+
+    fn cut_of(&self, node: &Node) -> Option<&Node> {
+        self.nodes.get(node.cut as usize)
+    }
+
+    fn node(&self, hash: u64, name: &[u8]) -> Option<&Node> {
+        let mask = self.slots.len().wrapping_sub(1);
+        let mut place = hash as usize & mask;
+        let tag = (hash >> 32) as u32;
+        loop {
+            let slot = self.slots.get(place)?;
+            if slot.node == NONE {
+                return None;
+            }
+            if slot.tag == tag {
+                let node = &self.nodes[slot.node as usize];
+                if self.name(node) == name {
+                    return Some(node);
+                }
+            }
+            place = (place + 1) & mask;
+        }
+    }
+}
+
+/// What stands at one name while the table is built.
+#[derive(Default)]
+struct Site<'a> {
+    sets: Vec<&'a RecordSet>,
+    balancer: Option<u32>,
+}
+
+impl Names {
+    /// Lays out all names of the model. Load balancers get the numbers they
+    /// have when all zones' are counted through in order; a disabled one is
+    /// left out, and its ordinary records show.
+    pub fn compile(model: &Model) -> Names {
+        let mut names = Layout::default();
+        let mut first_balancer = 0;
+        for (zone, number) in model.zones.iter().zip(0..) {
+            let nested: Vec<&Name> = (model.zones.iter().map(|other| &other.apex))
+                .filter(|apex| **apex != zone.apex && apex.is_within(&zone.apex))
+                .collect();
+            // what a zone of our own below holds is its business
+            let ours = |name: &Name| !nested.iter().any(|apex| name.is_within(apex));
+            let mut sites: BTreeMap<Name, Site> = BTreeMap::new();
+            sites.entry(zone.apex.clone()).or_default();
+            for set in zone.records.iter().filter(|set| ours(&set.owner)) {
+                sites.entry(set.owner.clone()).or_default().sets.push(set);
+            }
+            for (balancer, place) in zone.load_balancers.iter().zip(first_balancer..) {
+                if balancer.enabled && ours(&balancer.name) {
+                    let site = sites.entry(balancer.name.clone()).or_default();
+                    site.balancer = Some(place);
+                    site.sets.retain(|set| ![rtype::A, rtype::AAAA, rtype::CNAME].contains(&set.rtype));
+                }
+            }
+            first_balancer += zone.load_balancers.len() as u32;
+            let owners: Vec<Name> = sites.keys().cloned().collect();
+            for owner in owners {
+                let mut above = owner.parent();
+                while let Some(name) = above.filter(|name| name.is_within(&zone.apex)) {
+                    above = name.parent();
+                    if sites.contains_key(&name) {
+                        break;
+                    }
+                    sites.insert(name, Site::default()); // an empty non-terminal
+                }
+            }
+            names.add_zone(zone, number, sites);
+        }
+        names.finish()
+    }
+}
+
+/// The growing table.
+#[derive(Default)]
+struct Layout {
+    arena: Vec<u8>,
+    nodes: Vec<Node>,
+    sets: Vec<Set>,
+    zones: Vec<ZoneInfo>,
+}
+
+impl Layout {
+    fn add_zone(&mut self, zone: &crate::model::Zone, number: u32, sites: BTreeMap<Name, Site>) {
+        let mut numbers: HashMap<Name, u32> = HashMap::with_capacity(sites.len());
+        let first = self.nodes.len();
+        for (name, mut site) in sites {
+            let sets = self.sets.len() as u32;
+            site.sets.sort_by_key(|set| set.rtype);
+            for set in &site.sets {
+                self.add_set(set);
+            }
+            numbers.insert(name.clone(), self.nodes.len() as u32);
+            let node = Node {
+                name: self.arena.len() as u32,
+                name_length: name.wire().len() as u8,
+                sets,
+                sets_count: u8::try_from(site.sets.len()).expect("fewer than 256 types at a name"),
+                zone: number,
+                balancer: site.balancer.unwrap_or(NONE),
+                wildcard: NONE,
+                cut: NONE,
+            };
+            self.arena.extend_from_slice(name.wire());
+            self.nodes.push(node);
+        }
+        for (name, &place) in &numbers {
+            if name.is_wildcard()
+                && let Some(parent) = name.parent().and_then(|parent| numbers.get(&parent))
+            {
+                self.nodes[*parent as usize].wildcard = place;
+            }
+            // the topmost name below the apex that is delegated
+            let mut above = Some(name.clone());
+            while let Some(name) = above.filter(|name| *name != zone.apex) {
+                if let Some(&cut) = numbers.get(&name)
+                    && self.has_set(cut, rtype::NS)
+                {
+                    self.nodes[place as usize].cut = cut;
+                }
+                above = name.parent();
+            }
+        }
+        debug_assert!(self.nodes.len() > first, "every zone has its apex");
+        let soa = self.arena.len() as u32;
+        self.arena.extend_from_slice(&zone.soa.mname);
+        self.arena.extend_from_slice(&zone.soa.rname);
+        let serial_at = (self.arena.len() - soa as usize) as u16;
+        for number in [0, zone.soa.refresh, zone.soa.retry, zone.soa.expire, zone.soa.minimum] {
+            self.arena.extend_from_slice(&number.to_be_bytes());
+        }
+        self.zones.push(ZoneInfo {
+            apex_length: zone.apex.wire().len() as u8,
+            soa_ttl: zone.soa.ttl,
+            minimum: zone.soa.minimum,
+            soa,
+            soa_length: serial_at + 20,
+            serial_at,
+        });
+    }
+
+    fn add_set(&mut self, set: &RecordSet) {
+        let start = self.arena.len();
+        for rdata in &set.rdata {
+            self.arena.extend_from_slice(&[0xc0, 12]);
+            self.arena.extend_from_slice(&set.rtype.to_be_bytes());
+            self.arena.extend_from_slice(&[0, 1]);
+            self.arena.extend_from_slice(&set.ttl.to_be_bytes());
+            self.arena.extend_from_slice(&(rdata.len() as u16).to_be_bytes());
+            self.arena.extend_from_slice(rdata);
+        }
+        self.sets.push(Set {
+            records: start as u32,
+            length: (self.arena.len() - start) as u32,
+            count: u16::try_from(set.rdata.len()).expect("an RRset fits a message of 64 KiB"),
+            rtype: set.rtype,
+        });
+    }
+
+    fn has_set(&self, node: u32, rtype: u16) -> bool {
+        let node = &self.nodes[node as usize];
+        self.sets[node.sets as usize..][..usize::from(node.sets_count)].iter().any(|set| set.rtype == rtype)
+    }
+
+    fn finish(self) -> Names {
+        assert!(u32::try_from(self.arena.len()).is_ok(), "names and records stay under 4 GiB");
+        let size = (self.nodes.len() * 2).next_power_of_two();
+        let mut slots = vec![Slot { tag: 0, node: NONE }; size].into_boxed_slice();
+        let mut key = Key::default();
+        for (node, number) in self.nodes.iter().zip(0..) {
+            let name = &self.arena[node.name as usize..][..usize::from(node.name_length)];
+            key.read(name).expect("names of the model are well formed");
+            let mut place = key.hashes[0] as usize & (size - 1);
+            while slots[place].node != NONE {
+                place = (place + 1) & (size - 1);
+            }
+            slots[place] = Slot { tag: (key.hashes[0] >> 32) as u32, node: number };
+        }
+        Names {
+            arena: self.arena.into(),
+            slots,
+            nodes: self.nodes.into(),
+            sets: self.sets.into(),
+            zones: self.zones.into(),
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! The control plane as a value: events and the time go in, effects come out.
+//!
+//! Owns the table of targets, the probe schedule and the compiled answers, and
+//! decides when a snapshot is published. Whoever holds an engine carries out
+//! its effects, reports what happened, and comes back at `wake_at`: the server
+//! does so with sockets and a clock, a scenario with neither.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::authority::{BalancerState, BalancerStatus, Compiler, Snapshot, Traffic};
+use crate::health::{
+    Outcome, PoolHealth, PoolState, ProbeTask, Reason, Schedule, ScheduleCounters, Table, TargetId, Verdict,
+};
+use crate::model::{Model, Name, PoolId, Serial};
+use crate::moment::Moment;
+
+/// After a publication further changes are gathered for so long.
+const GATHER: Duration = Duration::from_millis(20);
+
+/// Changes of answers are gathered for so long before a serial goes up.
+const SERIAL_GATHER: Duration = Duration::from_secs(1);
+
+/// Something that happened.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The operator declared something else.
+    Reload(Arc<Model>),
+    /// A probe came to its end.
+    Probed { target: TargetId, outcome: Outcome },
+}
+
+/// Something to be done.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// Make this probe, and report its outcome.
+    Probe { target: TargetId, task: Arc<ProbeTask> },
+    /// From now on answer from this.
+    Publish(Arc<Snapshot>),
+    /// Tell people.
+    Tell(Change),
+}
+
+/// What people want to know, once each time it happens.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// The verdict of one monitor on an endpoint.
+    Verdict {
+        pool: Arc<str>,
+        endpoint: Arc<str>,
+        monitor: Arc<str>,
+        from: Verdict,
+        to: Verdict,
+        reason: Reason,
+        detail: &'static str,
+        status: Option<u16>,
+        /// Since when `from` had held.
+        since: Moment,
+    },
+    /// Probes of an endpoint can't be made, for a cause on this side.
+    CannotProbe {
+        pool: Arc<str>,
+        endpoint: Arc<str>,
+        monitor: Arc<str>,
+        reason: Reason,
+        detail: &'static str,
+    },
+    /// The state of a pool.
+    Pool { pool: Arc<str>, from: PoolState, to: PoolHealth, threshold: u32, since: Moment },
+    /// The state of a load balancer, or where its traffic goes.
+    Balancer {
+        name: Name,
+        from: BalancerState,
+        to: BalancerState,
+        /// The pools that answer now; empty: only the SOA.
+        serving: Vec<Arc<str>>,
+        /// Those are the fallback pool.
+        fallback: bool,
+        since: Moment,
+    },
+}
+
+/// The whole control plane.
+#[derive(Debug)]
+pub struct Engine {
+    compiler: Compiler,
+    table: Table,
+    schedule: Schedule,
+    effects: VecDeque<Effect>,
+    serials: Vec<u32>,
+    /// Unix time, in seconds, at the beginning of the time line.
+    epoch: u64,
+    /// When something unpublished goes out.
+    publish_at: Option<Moment>,
+    published: Option<Moment>,
+    /// Zones whose answers changed, and when their serials go up.
+    changed_zones: Vec<usize>,
+    serials_at: Option<Moment>,
+    pool_since: Vec<Moment>,
+    balancer_since: Vec<Moment>,
+}
+
+impl Engine {
+    /// An engine that serves nothing yet and lets `max_probes` run at once.
+    /// `epoch` is the Unix time, in seconds, at [`Moment::ZERO`].
+    pub fn new(max_probes: usize, epoch: u64) -> Engine {
+        let table = Table::default();
+        Engine {
+            compiler: Compiler::new(Arc::default(), &table),
+            table,
+            schedule: Schedule::new(max_probes),
+            effects: VecDeque::new(),
+            serials: Vec::new(),
+            epoch,
+            publish_at: None,
+            published: None,
+            changed_zones: Vec::new(),
+            serials_at: None,
+            pool_since: Vec::new(),
+            balancer_since: Vec::new(),
+        }
+    }
+
+    /// Takes in an event.
+    pub fn handle(&mut self, event: Event, now: Moment) {
+        match event {
+            Event::Reload(model) => self.reload(model, now),
+            Event::Probed { target, outcome } => self.probed(target, &outcome, now),
+        }
+        self.advance(now);
+    }
+
+    /// Does what is due by now.
+    pub fn advance(&mut self, now: Moment) {
+        while let Some(id) = self.schedule.begin(&self.table, now) {
+            let task = &self.table.target(id).expect("only targets of the table begin").task;
+            self.effects.push_back(Effect::Probe { target: id, task: Arc::clone(task) });
+        }
+        if self.serials_at.is_some_and(|at| at <= now) {
+            self.serials_at = None;
+            for zone in std::mem::take(&mut self.changed_zones) {
+                self.serials[zone] = next_serial(self.serials[zone], self.unix(now));
+            }
+            self.publish_soon(now);
+        }
+        if self.publish_at.is_some_and(|at| at <= now) {
+            self.publish_at = None;
+            self.published = Some(now);
+            self.effects.push_back(Effect::Publish(Arc::new(self.snapshot())));
+        }
+    }
+
+    /// The next thing to be done, in order.
+    pub fn next_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// When to call [`Engine::advance`] next, if nothing happens before.
+    pub fn wake_at(&self) -> Option<Moment> {
+        [self.schedule.wake_at(), self.publish_at, self.serials_at].into_iter().flatten().min()
+    }
+
+    /// Whether every target has been probed at least once.
+    pub fn is_settled(&self) -> bool {
+        self.table.is_settled()
+    }
+
+    /// The answers as they stand, published or not.
+    pub fn snapshot(&self) -> Snapshot {
+        self.compiler.snapshot(&self.serials)
+    }
+
+    /// The configuration in force.
+    pub fn model(&self) -> &Arc<Model> {
+        self.compiler.model()
+    }
+
+    /// The targets and what is held of them.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// The compiled pools and load balancers.
+    pub fn compiled(&self) -> &Compiler {
+        &self.compiler
+    }
+
+    /// What the probe schedule has counted.
+    pub fn counters(&self) -> ScheduleCounters {
+        self.schedule.counters()
+    }
+
+    fn reload(&mut self, model: Arc<Model>, now: Moment) {
+        let new = self.table.adopt(&model, now);
+        self.schedule.adopt(&self.table, now);
+        for id in new {
+            let target = self.table.target(id).expect("adopted just now");
+            self.schedule.plan(id, target.rhythm.first(now));
+        }
+        let compiler = Compiler::new(model, &self.table);
+        let before = std::mem::replace(&mut self.compiler, compiler);
+        let unix = self.unix(now);
+        let place_before = |apex: &Name| before.model().zones.iter().position(|zone| zone.apex == *apex);
+        self.serials = (self.compiler.model().zones.iter().enumerate())
+            .map(|(place, zone)| match (place_before(&zone.apex), zone.soa.serial) {
+                (None, Serial::Auto) => unix,
+                (None, Serial::From(number)) => number,
+                (Some(old), _) if self.compiler.answers_alike(place, &before, old) => self.serials[old],
+                (Some(old), Serial::From(number)) if is_newer(number, self.serials[old]) => number,
+                (Some(old), _) => next_serial(self.serials[old], unix),
+            })
+            .collect();
+        self.changed_zones.clear();
+        self.serials_at = None;
+        self.tell_of_reload(&before, now);
+        self.publish_at = Some(now);
+    }
+
+    /// Tells how states moved by the reload, and keeps since when they hold.
+    fn tell_of_reload(&mut self, before: &Compiler, now: Moment) {
+        let model = Arc::clone(self.compiler.model());
+        let old_pools: std::collections::HashMap<_, _> = (before.model().pools.iter().zip(0..))
+            .map(|(pool, id)| (&*pool.name, (before.pool(PoolId(id)), self.pool_since[id as usize])))
+            .collect();
+        let mut pool_since = Vec::with_capacity(model.pools.len());
+        for (pool, id) in model.pools.iter().zip(0..) {
+            let health = self.compiler.pool(PoolId(id));
+            pool_since.push(match old_pools.get(&*pool.name) {
+                Some((old, since)) if old.state == health.state => *since,
+                Some((old, since)) => {
+                    self.effects.push_back(Effect::Tell(pool_change(pool, old.state, health, *since)));
+                    now
+                }
+                None => now,
+            });
+        }
+        let old_balancers: std::collections::HashMap<_, _> = (before.balancers().enumerate())
+            .map(|(number, (balancer, status))| {
+                let serving = serving(before.model(), status);
+                (&balancer.name, (status.state, serving, self.balancer_since[number]))
+            })
+            .collect();
+        let mut balancer_since = Vec::new();
+        for (balancer, status) in self.compiler.balancers() {
+            let now_serving = serving(&model, status);
+            balancer_since.push(match old_balancers.get(&balancer.name) {
+                Some((state, serving, since)) if *state == status.state && *serving == now_serving => *since,
+                Some((state, _, since)) => {
+                    let change = balancer_change(&model, &balancer.name, *state, status, *since);
+                    self.effects.push_back(Effect::Tell(change));
+                    now
+                }
+                None => now,
+            });
+        }
+        self.pool_since = pool_since;
+        self.balancer_since = balancer_since;
+    }
+
+    fn probed(&mut self, id: TargetId, outcome: &Outcome, now: Moment) {
+        let observed = self.table.observe(id, outcome, now);
+        self.schedule.end(id, &self.table, now);
+        let (Some(observed), Some(target)) = (observed, self.table.target(id)) else { return };
+        let task = &target.task;
+        let (pool, endpoint) = (Arc::clone(&task.pool), Arc::clone(&task.endpoint));
+        let monitor = Arc::clone(&task.monitor.name);
+        let pool_id = target.pool;
+        if let Some(moved) = observed.transition {
+            self.effects.push_back(Effect::Tell(Change::Verdict {
+                pool,
+                endpoint,
+                monitor,
+                from: moved.from,
+                to: moved.to,
+                reason: outcome.reason,
+                detail: outcome.detail,
+                status: outcome.status,
+                since: moved.since,
+            }));
+        } else if observed.newly_blocked {
+            let (reason, detail) = (outcome.reason, outcome.detail);
+            self.effects.push_back(Effect::Tell(Change::CannotProbe {
+                pool,
+                endpoint,
+                monitor,
+                reason,
+                detail,
+            }));
+        }
+        if observed.endpoint_changed {
+            self.refresh(pool_id, now);
+        }
+    }
+
+    /// An endpoint's verdict changed: recompiles what depends on it.
+    fn refresh(&mut self, id: PoolId, now: Moment) {
+        let changes = self.compiler.refresh(id, &self.table);
+        let model = Arc::clone(self.compiler.model());
+        if let Some(before) = changes.pool {
+            let since = std::mem::replace(&mut self.pool_since[id.0 as usize], now);
+            let change = pool_change(model.pool(id), before.state, self.compiler.pool(id), since);
+            self.effects.push_back(Effect::Tell(change));
+        }
+        for (number, before) in changes.balancers {
+            let since = std::mem::replace(&mut self.balancer_since[number], now);
+            let (balancer, status) = self.compiler.balancer(number);
+            let change = balancer_change(&model, &balancer.name, before.state, status, since);
+            self.effects.push_back(Effect::Tell(change));
+        }
+        if !changes.zones.is_empty() {
+            for zone in changes.zones {
+                if !self.changed_zones.contains(&zone) {
+                    self.changed_zones.push(zone);
+                }
+            }
+            self.serials_at.get_or_insert(now + SERIAL_GATHER);
+            self.publish_soon(now);
+        }
+    }
+
+    /// At once, unless something was published within the gathering time.
+    fn publish_soon(&mut self, now: Moment) {
+        let earliest = self.published.map_or(now, |last| now.max(last + GATHER));
+        self.publish_at.get_or_insert(earliest);
+    }
+
+    /// Unix time in the 32 bits of a serial.
+    fn unix(&self, now: Moment) -> u32 {
+        (self.epoch + now.elapsed().as_secs()) as u32
+    }
+}
+
+/// Whether serial `a` comes after `b` (RFC 1982 §3.2).
+fn is_newer(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) > 0
+}
+
+/// The serial after `last`: the time, unless that would go back.
+fn next_serial(last: u32, unix: u32) -> u32 {
+    if is_newer(unix, last) { unix } else { last.wrapping_add(1) }
+}
+
+fn pool_change(pool: &crate::model::Pool, from: PoolState, to: PoolHealth, since: Moment) -> Change {
+    Change::Pool { pool: Arc::clone(&pool.name), from, to, threshold: pool.health_threshold, since }
+}
+
+/// The names of the pools that answer.
+fn serving(model: &Model, status: &BalancerStatus) -> Vec<Arc<str>> {
+    let name = |pool: &PoolId| Arc::clone(&model.pool(*pool).name);
+    match &status.traffic {
+        Traffic::Pools(pools) => pools.iter().map(name).collect(),
+        Traffic::Fallback(pool) => vec![name(pool)],
+        Traffic::Nowhere => Vec::new(),
+    }
+}
+
+fn balancer_change(
+    model: &Model,
+    name: &Name,
+    from: BalancerState,
+    status: &BalancerStatus,
+    since: Moment,
+) -> Change {
+    Change::Balancer {
+        name: name.clone(),
+        from,
+        to: status.state,
+        serving: serving(model, status),
+        fallback: matches!(status.traffic, Traffic::Fallback(_)),
+        since,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn serials_never_go_back() {
+        for (last, unix, next) in
+            [(100, 200, 200), (200, 100, 201), (200, 200, 201), (u32::MAX, 5, 5), (u32::MAX, u32::MAX - 9, 0)]
+        {
+            assert_eq!(next_serial(last, unix), next, "{last} at {unix}");
+        }
+    }
+}
