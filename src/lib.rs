@@ -1,10 +1,12 @@
 //! Hale: an authoritative DNS server that answers only with what is healthy.
 
 pub mod authority;
+pub mod clock;
 pub mod engine;
 pub mod health;
 pub mod model;
 pub mod moment;
 pub mod publish;
 pub mod steering;
+pub mod telemetry;
 pub mod wire;
