@@ -1,8 +1,11 @@
 //! Hale: an authoritative DNS server that answers only with what is healthy.
 
+#![deny(unsafe_code)] // but for `serve::socket`, which says why
+
 pub mod authority;
 pub mod health;
 pub mod model;
 pub mod moment;
 pub mod publish;
+pub mod serve;
 pub mod wire;
