@@ -1,5 +1,7 @@
 //! Hale: an authoritative DNS server that answers only with what is healthy.
 
+#![deny(unsafe_code)] // but for `serve::socket`, which says why
+
 pub mod authority;
 pub mod clock;
 pub mod engine;
@@ -7,6 +9,7 @@ pub mod health;
 pub mod model;
 pub mod moment;
 pub mod publish;
+pub mod serve;
 pub mod steering;
 pub mod telemetry;
 pub mod wire;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use arc_swap::{ArcSwap, Cache};
+use arc_swap::{ArcSwap, Cache, Guard};
 
 /// The writing end.
 #[derive(Debug)]
@@ -15,9 +15,17 @@ pub struct Publisher<T> {
 }
 
 /// A reading end; each thread has its own.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Reader<T> {
+    newest: Arc<ArcSwap<T>>,
     cache: Cache<Arc<ArcSwap<T>>, Arc<T>>,
+}
+
+/// A reading end for many who look seldom: holds no value between two looks,
+/// so an idle one keeps nothing old alive.
+#[derive(Debug)]
+pub struct Glance<T> {
+    newest: Arc<ArcSwap<T>>,
 }
 
 impl<T> Publisher<T> {
@@ -34,7 +42,7 @@ impl<T> Publisher<T> {
 
     /// A new reading end.
     pub fn reader(&self) -> Reader<T> {
-        Reader { cache: Cache::new(Arc::clone(&self.newest)) }
+        Reader { newest: Arc::clone(&self.newest), cache: Cache::new(Arc::clone(&self.newest)) }
     }
 }
 
@@ -42,6 +50,24 @@ impl<T> Reader<T> {
     /// The newest value; one atomic load while nothing has changed.
     pub fn latest(&mut self) -> &T {
         self.cache.load()
+    }
+
+    /// A reading end that holds nothing between two looks.
+    pub fn glance(&self) -> Glance<T> {
+        Glance { newest: Arc::clone(&self.newest) }
+    }
+}
+
+impl<T> Clone for Reader<T> {
+    fn clone(&self) -> Reader<T> {
+        Reader { newest: Arc::clone(&self.newest), cache: self.cache.clone() }
+    }
+}
+
+impl<T> Glance<T> {
+    /// The newest value, held until the guard goes; dearer than `latest`.
+    pub fn newest(&self) -> Guard<Arc<T>> {
+        self.newest.load()
     }
 }
 
@@ -51,14 +77,28 @@ mod tests {
 
     #[test]
     fn a_reader_sees_the_newest_and_never_frees_the_old() {
-        let mut publisher = Publisher::new(Arc::new(1));
+        let first = Arc::new(1);
+        let old = Arc::downgrade(&first);
+        let mut publisher = Publisher::new(first);
         let mut reader = publisher.reader();
         assert_eq!(*reader.latest(), 1);
-        let first = Arc::downgrade(&publisher.newest.load_full());
         publisher.publish(Arc::new(2));
+        assert_eq!(old.strong_count(), 2, "the reader's cache, the retired list");
         assert_eq!(*reader.latest(), 2);
-        assert_eq!(first.strong_count(), 1, "the reader let go, the writer holds on");
+        assert_eq!(old.strong_count(), 1, "the reader let go, the writer holds on");
         publisher.publish(Arc::new(3));
-        assert_eq!(first.strong_count(), 0, "freed by the writer");
+        assert_eq!(old.strong_count(), 0);
+    }
+
+    #[test]
+    fn a_glance_keeps_nothing_alive() {
+        let first = Arc::new(1);
+        let old = Arc::downgrade(&first);
+        let mut publisher = Publisher::new(first);
+        let glance = publisher.reader().glance();
+        assert_eq!(**glance.newest(), 1);
+        publisher.publish(Arc::new(2));
+        assert_eq!(old.strong_count(), 0);
+        assert_eq!(**glance.newest(), 2);
     }
 }

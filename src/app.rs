@@ -1,0 +1,326 @@
+//! Puts the parts together: files to engine, engine to probes and sockets.
+//!
+//! ```text
+//! files ─► reload ─► Event ─►┐                      ┌─► probe ─► Event ─►┐
+//!                            engine task ─► Effect ─┼─► publish ─► UDP workers, TCP
+//!                            └◄──────────────────── └─► telemetry        │
+//!                            └◄──────────────────────────────────────────┘
+//! ```
+//!
+//! One task owns the engine. Probes run on threads of their own, apart from
+//! those that answer.
+
+pub mod demo;
+mod limits;
+mod reload;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until, timeout};
+use tracing::{info, warn};
+
+use crate::clock::Clock;
+use crate::config::{Loaded, Settings};
+use crate::engine::{Change, Effect, Engine, Event};
+use crate::health::{Outcome, ProbeResult, Reason, ScheduleCounters, TargetId};
+use crate::model::Model;
+use crate::probe::Prober;
+use crate::publish::Publisher;
+use crate::serve::{self, ListenError};
+use crate::telemetry;
+
+pub use limits::raise_open_files;
+pub use reload::{ReloadError, Reloaded, Reloader};
+
+/// How often the totals are logged, if they moved.
+const TOTALS_EVERY: Duration = Duration::from_secs(60);
+
+/// Why the server didn't start.
+#[derive(Debug)]
+pub enum StartError {
+    Listen(ListenError),
+    Threads(std::io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Listen(error) => write!(f, "{error}"),
+            StartError::Threads(error) => write!(f, "no threads for probes: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl From<ListenError> for StartError {
+    fn from(error: ListenError) -> StartError {
+        StartError::Listen(error)
+    }
+}
+
+/// A running server.
+pub struct Running {
+    server: serve::Server,
+    control: Control,
+    engine: JoinHandle<()>,
+    stop: watch::Sender<bool>,
+    probes: Option<Runtime>,
+}
+
+/// Hands events to the engine of a running server.
+#[derive(Clone)]
+pub struct Control {
+    events: mpsc::UnboundedSender<Event>,
+}
+
+impl Control {
+    /// Puts another configuration in force.
+    pub fn apply(&self, model: Arc<Model>) {
+        // an engine that has ended takes nothing more, and nobody waits for it
+        let _ = self.events.send(Event::Reload(model));
+    }
+}
+
+/// Who is told of changes.
+pub type Tell = Box<dyn FnMut(&Change, &Clock) + Send>;
+
+/// Starts serving `loaded`: claims the addresses, makes the first round of
+/// probes (for `startup_wait` at most), and only then binds.
+pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result<Running, StartError> {
+    let settings = &loaded.settings;
+    let claim = serve::claim(listen)?;
+    let limits = serve_limits(settings);
+    let max_probes = raise_open_files(settings.max_probes, &limits);
+    let clock = Clock::start();
+    let engine = Engine::new(max_probes, clock.epoch());
+    let probes = Builder::new_multi_thread()
+        .worker_threads(std::thread::available_parallelism().map_or(1, |cores| cores.get().min(4)))
+        .thread_name("probe")
+        .enable_all()
+        .build()
+        .map_err(StartError::Threads)?;
+
+    let (events, inbox) = mpsc::unbounded_channel();
+    let (stop, stopped) = watch::channel(false);
+    let (settled, mut is_settled) = watch::channel(false);
+    let publisher = Publisher::new(Arc::new(engine.snapshot()));
+    let reader = publisher.reader();
+    let control = Control { events: events.clone() };
+    control.apply(Arc::new(loaded.model.clone()));
+    let task = EngineTask {
+        engine,
+        clock,
+        publisher,
+        inbox,
+        events,
+        prober: Arc::new(Prober::new()),
+        probes: probes.handle().clone(),
+        tell,
+        settled,
+        stopped,
+        totals: None,
+    };
+    let engine = tokio::spawn(task.run());
+
+    info!(targets = targets(&loaded.model), "first round of probes");
+    if timeout(settings.startup_wait, is_settled.wait_for(|settled| *settled)).await.is_err() {
+        warn!(
+            startup_wait = ?settings.startup_wait,
+            "the first round of probes isn't complete; what is still unknown counts as down"
+        );
+    }
+    let server = claim.bind(limits, reader, &tokio::runtime::Handle::current())?;
+    for address in server.addresses() {
+        info!(zones = loaded.model.zones.len(), "serving on {address} (UDP and TCP)");
+    }
+    Ok(Running { server, control, engine, stop, probes: Some(probes) })
+}
+
+impl Running {
+    /// Where it answers, port 0 resolved.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        self.server.addresses()
+    }
+
+    /// A way to hand over another configuration.
+    pub fn control(&self) -> Control {
+        self.control.clone()
+    }
+
+    /// What the transports have counted.
+    pub fn counters(&self) -> serve::Totals {
+        self.server.counters()
+    }
+
+    /// Waits until the engine ends, which it does only by a defect.
+    pub async fn failed(&mut self) {
+        let _ = (&mut self.engine).await;
+    }
+
+    /// Answers what has arrived, then ends.
+    pub async fn stop(mut self) {
+        self.server.stop().await;
+        let _ = self.stop.send(true);
+        if !self.engine.is_finished() {
+            let _ = (&mut self.engine).await;
+        }
+        if let Some(probes) = self.probes.take() {
+            probes.shutdown_background();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.stop.send(true);
+        if let Some(probes) = self.probes.take() {
+            probes.shutdown_background(); // a runtime may not end inside another by itself
+        }
+    }
+}
+
+/// How many endpoints are probed, each monitor counted.
+fn targets(model: &Model) -> usize {
+    let enabled = model.pools.iter().filter(|pool| pool.enabled);
+    enabled.map(|pool| pool.monitors.len() * pool.endpoints.iter().filter(|e| e.enabled).count()).sum()
+}
+
+fn serve_limits(settings: &Settings) -> serve::Limits {
+    let mut limits = serve::Limits::default();
+    if let Some(workers) = settings.udp_workers {
+        limits.udp_workers = workers.get();
+    }
+    limits
+}
+
+/// The task that owns the engine.
+struct EngineTask {
+    engine: Engine,
+    clock: Clock,
+    publisher: Publisher<crate::authority::Snapshot>,
+    inbox: mpsc::UnboundedReceiver<Event>,
+    events: mpsc::UnboundedSender<Event>,
+    prober: Arc<Prober>,
+    probes: tokio::runtime::Handle,
+    tell: Tell,
+    settled: watch::Sender<bool>,
+    stopped: watch::Receiver<bool>,
+    totals: Option<ScheduleCounters>,
+}
+
+impl EngineTask {
+    async fn run(mut self) {
+        const BATCH: usize = 256;
+        let mut batch = Vec::with_capacity(BATCH);
+        let mut totals_at = Instant::now() + TOTALS_EVERY;
+        loop {
+            self.carry_out();
+            let wake_at = self.engine.wake_at().map(|at| self.clock.instant(at).into());
+            let wake_at = wake_at.unwrap_or(totals_at).min(totals_at);
+            tokio::select! {
+                _ = self.inbox.recv_many(&mut batch, BATCH) => {}
+                _ = sleep_until(wake_at) => {}
+                _ = self.stopped.wait_for(|stopped| *stopped) => return,
+            }
+            let now = self.clock.now();
+            for event in batch.drain(..) {
+                self.engine.handle(event, now);
+            }
+            self.engine.advance(now);
+            if Instant::now() >= totals_at {
+                totals_at = Instant::now() + TOTALS_EVERY;
+                self.tell_totals();
+            }
+        }
+    }
+
+    /// Does what the engine wants done.
+    fn carry_out(&mut self) {
+        while let Some(effect) = self.engine.next_effect() {
+            match effect {
+                Effect::Probe { target, task } => {
+                    let prober = Arc::clone(&self.prober);
+                    let report = Report { target, events: self.events.clone(), outcome: None };
+                    self.probes.spawn(async move {
+                        let mut report = report;
+                        report.outcome = Some(prober.run(&task).await);
+                    });
+                }
+                Effect::Publish(snapshot) => self.publisher.publish(snapshot),
+                Effect::Tell(change) => (self.tell)(&change, &self.clock),
+            }
+        }
+        if self.engine.is_settled() {
+            self.settled.send_if_modified(|settled| !std::mem::replace(settled, true));
+        }
+    }
+
+    fn tell_totals(&mut self) {
+        let counters = self.engine.counters();
+        if self.totals.replace(counters) != Some(counters) {
+            telemetry::tell_probes(counters);
+        }
+    }
+}
+
+/// Reports a probe's outcome when dropped: also if the probe panicked, so that
+/// one defect never leaves a target waiting for ever.
+struct Report {
+    target: TargetId,
+    events: mpsc::UnboundedSender<Event>,
+    outcome: Option<Outcome>,
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        let outcome = self.outcome.take().unwrap_or(Outcome {
+            result: ProbeResult::Error,
+            reason: Reason::OtherFailure,
+            detail: "probe_aborted",
+            status: None,
+            took: Duration::ZERO,
+        });
+        let _ = self.events.send(Event::Probed { target: self.target, outcome });
+    }
+}
+
+/// Serves until SIGTERM or SIGINT; SIGHUP and changed files reload.
+pub async fn serve(loaded: Loaded, listen: Vec<SocketAddr>, paths: Vec<PathBuf>) -> Result<(), StartError> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let on = |kind| signal(kind).map_err(StartError::Threads);
+    let mut terminate = on(SignalKind::terminate())?;
+    let mut interrupt = on(SignalKind::interrupt())?;
+    let mut hangup = on(SignalKind::hangup())?;
+
+    let mut running = tokio::select! {
+        started = start(&loaded, &listen, Box::new(telemetry::tell)) => started?,
+        _ = terminate.recv() => return Ok(()),
+        _ = interrupt.recv() => return Ok(()),
+    };
+    let mut reloader = Reloader::new(paths, loaded);
+    let control = running.control();
+    let outcome = loop {
+        tokio::select! {
+            _ = terminate.recv() => break Ok("SIGTERM"),
+            _ = interrupt.recv() => break Ok("SIGINT"),
+            _ = running.failed() => break Err(StartError::Threads(std::io::Error::other("the engine has ended"))),
+            _ = hangup.recv() => reloader.reload_now().await.tell(&control),
+            changed = reloader.changed() => changed.tell(&control),
+        }
+    };
+    if let Ok(signal) = outcome {
+        info!("stopping on {signal}");
+    }
+    let counters = running.counters();
+    running.stop().await;
+    telemetry::tell_queries(counters.queries, counters.replies);
+    outcome.map(drop)
+}

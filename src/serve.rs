@@ -1,0 +1,374 @@
+//! Moves octets between sockets and `wire::respond`, over UDP and TCP.
+//!
+//! [`claim`] makes sure early that each address can be had, and says who is in
+//! the way if not; [`Claim::bind`] opens the sockets once there is something to
+//! answer; [`Server::stop`] answers what has arrived and closes them.
+//!
+//! ```text
+//! UDP   one thread for each address and worker    udp     batch in, batch out
+//! TCP   one task accepts, one for each connection stream  what is there, one write
+//! ```
+//!
+//! Knows nothing of DNS beyond the header's length, id and RCODE.
+
+mod chance;
+mod counters;
+mod holder;
+mod lock;
+mod socket;
+mod stream;
+mod udp;
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::sync::Arc;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+pub use self::counters::Totals;
+pub use self::holder::{Process, Protocol};
+use self::lock::{Lock, Refusal};
+use crate::authority::Snapshot;
+use crate::publish::Reader;
+use crate::wire::{self, Client};
+
+/// The shape of `wire::respond`.
+pub type Respond = fn(&Snapshot, &[u8], Client, &mut [u8]) -> usize;
+
+/// What clients may take of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Threads for each address.
+    pub udp_workers: usize,
+    /// Octets of datagrams the kernel may keep for each of them.
+    pub udp_buffer: usize,
+    /// Connections over all addresses; one more, and the longest idle is closed.
+    pub tcp_connections: usize,
+    /// How long a connection may say nothing (RFC 7766, section 6.2.3).
+    pub tcp_idle: Duration,
+    /// How long the octets of one message may take.
+    pub tcp_message: Duration,
+    /// How long a client may leave replies unread.
+    pub tcp_write: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            udp_workers: available_parallelism().map_or(1, usize::from),
+            udp_buffer: 4 << 20,
+            tcp_connections: 1000,
+            tcp_idle: Duration::from_secs(10),
+            tcp_message: Duration::from_secs(5),
+            tcp_write: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Addresses that are ours: locked and found free, not yet bound.
+#[derive(Debug)]
+pub struct Claim {
+    addresses: Vec<SocketAddr>,
+    /// None for port 0, which is locked when it has become a real one.
+    locks: Vec<Option<Lock>>,
+}
+
+/// Sockets that answer.
+#[derive(Debug)]
+pub struct Server {
+    addresses: Vec<SocketAddr>,
+    workers: Vec<udp::Worker>,
+    /// Yields None when every worker has ended.
+    workers_ended: mpsc::Receiver<()>,
+    stream: Arc<stream::Shared>,
+    stop: watch::Sender<bool>,
+    acceptor: JoinHandle<()>,
+    _locks: Vec<Lock>,
+}
+
+/// Why an address cannot be listened on.
+#[derive(Debug)]
+pub enum ListenError {
+    /// Two addresses of one list would get the same queries.
+    Overlap { one: SocketAddr, other: SocketAddr },
+    /// Another Hale serves this address, or one that overlaps it.
+    HeldByHale { address: SocketAddr, by: Option<Process> },
+    /// Some other program's socket is there.
+    Held { address: SocketAddr, protocol: Protocol, by: Option<Process> },
+    /// The operating system does not let us.
+    Forbidden { address: SocketAddr },
+    /// No interface of this machine has the address.
+    NotHere { address: SocketAddr },
+    /// Something else, while doing what is said.
+    Failed { address: SocketAddr, doing: &'static str, error: io::Error },
+}
+
+// ---- claiming -----------------------------------------------------------------------------------
+
+/// Locks and checks addresses; binds nothing for good.
+pub fn claim(addresses: &[SocketAddr]) -> Result<Claim, ListenError> {
+    for (i, &one) in addresses.iter().enumerate() {
+        if let Some(&other) = addresses[..i].iter().find(|&&other| lock::overlap(one, other)) {
+            return Err(ListenError::Overlap { one: other, other: one });
+        }
+    }
+    let mut locks: Vec<Option<Lock>> = Vec::new();
+    for &address in addresses {
+        let lock = (address.port() != 0).then(|| take_lock(address)).transpose()?;
+        locks.push(lock);
+    }
+    for &address in addresses {
+        look_for_other_hales(address, &locks.iter().flatten().collect::<Vec<_>>())?;
+        udp::open(address, true, 0).map_err(|error| explain(address, Protocol::Udp, error))?;
+        stream::open(address, false).map_err(|error| explain(address, Protocol::Tcp, error))?;
+    }
+    Ok(Claim { addresses: addresses.to_vec(), locks })
+}
+
+fn take_lock(address: SocketAddr) -> Result<Lock, ListenError> {
+    Lock::take(address).map_err(|refusal| match refusal {
+        Refusal::Held { by } => ListenError::HeldByHale { address, by },
+        Refusal::Failed(error) => ListenError::Failed { address, doing: "lock", error },
+    })
+}
+
+fn look_for_other_hales(address: SocketAddr, ours: &[&Lock]) -> Result<(), ListenError> {
+    match lock::overlapping(address, ours) {
+        Some(by) => Err(ListenError::HeldByHale { address, by }),
+        None => Ok(()),
+    }
+}
+
+/// What a failed `bind` means for the operator.
+fn explain(address: SocketAddr, protocol: Protocol, error: io::Error) -> ListenError {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            ListenError::Held { address, protocol, by: holder::holder(address, protocol) }
+        }
+        io::ErrorKind::PermissionDenied => ListenError::Forbidden { address },
+        io::ErrorKind::AddrNotAvailable => ListenError::NotHere { address },
+        _ => ListenError::Failed { address, doing: "listen on", error },
+    }
+}
+
+// ---- serving ------------------------------------------------------------------------------------
+
+impl Claim {
+    /// The addresses as they were asked for, port 0 among them.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Opens the sockets and answers on them.
+    pub fn bind(
+        self,
+        limits: Limits,
+        reader: Reader<Snapshot>,
+        runtime: &Handle,
+    ) -> Result<Server, ListenError> {
+        self.bind_with(limits, reader, runtime, wire::respond)
+    }
+
+    /// The same, with another function that makes the replies.
+    pub fn bind_with(
+        self,
+        limits: Limits,
+        reader: Reader<Snapshot>,
+        runtime: &Handle,
+        respond: Respond,
+    ) -> Result<Server, ListenError> {
+        let workers_wanted = limits.udp_workers.max(1);
+        let mut addresses = Vec::new();
+        let (mut locks, mut listeners, mut sockets) = (Vec::new(), Vec::new(), Vec::new());
+        for (asked, lock) in self.addresses.into_iter().zip(self.locks) {
+            let Bound { address, lock, first, listener } = bind(asked, lock, limits.udp_buffer)?;
+            if let Some(granted) = udp::capped_buffer(&first, limits.udp_buffer) {
+                let wanted = limits.udp_buffer;
+                tracing::warn!(%address, wanted, granted, "receive buffer capped; raise net.core.rmem_max");
+            }
+            sockets.push(first);
+            for _ in 1..workers_wanted {
+                let another = udp::open(address, false, limits.udp_buffer);
+                sockets.push(another.map_err(|error| explain(address, Protocol::Udp, error))?);
+            }
+            addresses.push(address);
+            locks.push(lock);
+            listeners.push(listener);
+        }
+        let first = addresses.first().copied().unwrap_or_else(|| ([0; 4], 0).into());
+        let failed = |doing| move |error| ListenError::Failed { address: first, doing, error };
+
+        let stream = Arc::new(stream::Shared::new(limits, reader.glance(), respond));
+        let (stop, stopped) = watch::channel(false);
+        let acceptor = {
+            let _inside = runtime.enter();
+            let acceptor = stream::Acceptor::new(listeners, Arc::clone(&stream));
+            runtime.spawn(acceptor.map_err(failed("accept connections on"))?.run(stopped))
+        };
+        let (ended, workers_ended) = mpsc::channel(1);
+        let workers = Vec::new();
+        let mut server = Server { addresses, workers, workers_ended, stream, stop, acceptor, _locks: locks };
+        for (number, socket) in sockets.into_iter().enumerate() {
+            let worker = udp::Worker::start(number, socket, reader.clone(), respond, ended.clone());
+            server.workers.push(worker.map_err(failed("start a thread for"))?);
+        }
+        Ok(server)
+    }
+}
+
+/// One address's first sockets.
+struct Bound {
+    address: SocketAddr,
+    lock: Lock,
+    first: UdpSocket,
+    listener: TcpListener,
+}
+
+fn bind(asked: SocketAddr, lock: Option<Lock>, buffer: usize) -> Result<Bound, ListenError> {
+    if let Some(lock) = lock {
+        let first = udp::open(asked, true, buffer);
+        let first = first.map_err(|error| explain(asked, Protocol::Udp, error))?;
+        let listener = stream::open(asked, true);
+        let listener = listener.map_err(|error| explain(asked, Protocol::Tcp, error))?;
+        return Ok(Bound { address: asked, lock, first, listener });
+    }
+    // UDP picks a port; TCP may have it in use, and then UDP picks again.
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let first = udp::open(asked, true, buffer);
+        let first = first.map_err(|error| explain(asked, Protocol::Udp, error))?;
+        let address = first.local_addr().map_err(|error| explain(asked, Protocol::Udp, error))?;
+        let rest = take_lock(address).and_then(|lock| {
+            look_for_other_hales(address, &[&lock])?;
+            let listener = stream::open(address, true);
+            Ok((lock, listener.map_err(|error| explain(address, Protocol::Tcp, error))?))
+        });
+        match rest {
+            Ok((lock, listener)) => return Ok(Bound { address, lock, first, listener }),
+            Err(ListenError::Held { .. } | ListenError::HeldByHale { .. }) if attempts < 32 => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+impl Server {
+    /// Where it answers, in the order asked for, port 0 replaced by the real one.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Everything counted so far.
+    pub fn counters(&self) -> Totals {
+        let mut totals = Totals::default();
+        for worker in &self.workers {
+            worker.counters().add_to(&mut totals);
+            totals.overflows += worker.overflows();
+        }
+        self.stream.add_to(&mut totals);
+        totals
+    }
+
+    /// Takes nothing new, answers what has arrived, and closes, all within a second; then gives
+    /// the last count.
+    pub async fn stop(mut self) -> Totals {
+        self.stop_all();
+        let workers = timeout(Duration::from_secs(1), self.workers_ended.recv());
+        let acceptor = timeout(Duration::from_secs(1), &mut self.acceptor);
+        let _ = tokio::join!(workers, acceptor);
+        self.counters()
+    }
+
+    fn stop_all(&self) {
+        self.stop.send_replace(true);
+        for worker in &self.workers {
+            worker.stop();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop_all();
+    }
+}
+
+/// SERVFAIL without a question, for a query that could not be answered; 0 when not even that may
+/// be sent.
+fn server_failure(query: &[u8], out: &mut [u8]) -> usize {
+    let [id_high, id_low, flags, _, _, _, _, _, _, _, _, _, ..] = *query else { return 0 };
+    if flags & 0x80 != 0 {
+        return 0; // a reply to a reply could go on for ever
+    }
+    let opcode_and_rd = flags & 0x79;
+    out[..12].copy_from_slice(&[id_high, id_low, 0x80 | opcode_and_rd, 2, 0, 0, 0, 0, 0, 0, 0, 0]);
+    12
+}
+
+// ---- words --------------------------------------------------------------------------------------
+
+impl fmt::Display for ListenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ListenError::Overlap { one, other } if one == other => {
+                write!(f, "{one} is listed twice as an address to listen on")
+            }
+            ListenError::Overlap { one, other } => {
+                write!(f, "{one} and {other} overlap: list either the wildcard or single addresses")
+            }
+            ListenError::HeldByHale { address, by: Some(by) } if by.command.is_empty() => {
+                write!(f, "{address} is held by another hale, pid {}", by.pid)
+            }
+            ListenError::HeldByHale { address, by: Some(by) } => {
+                write!(f, "{address} is held by another hale, pid {} ({})", by.pid, by.command)
+            }
+            ListenError::HeldByHale { address, by: None } => {
+                write!(f, "{address} is held by another hale, whose process is not visible from here")
+            }
+            ListenError::Held { address, protocol, by: Some(by) } => {
+                write!(f, "{address} ({protocol}) is held by {}, pid {}", by.name, by.pid)
+            }
+            ListenError::Held { address, protocol, by: None } => {
+                let (options, port) = match protocol {
+                    Protocol::Udp => ("-lunp", address.port()),
+                    Protocol::Tcp => ("-ltnp", address.port()),
+                };
+                write!(
+                    f,
+                    "{address} ({protocol}) is in use by a process that is not visible from here; \
+                     as root, `ss {options} 'sport = :{port}'` shows it"
+                )
+            }
+            ListenError::Forbidden { address } => {
+                let program = std::env::current_exe().unwrap_or_else(|_| "hale".into());
+                write!(
+                    f,
+                    "no permission to listen on {address}: run as root, or allow low ports with \
+                     `setcap cap_net_bind_service=+ep {}`",
+                    program.display()
+                )
+            }
+            ListenError::NotHere { address } => {
+                write!(f, "{address}: this machine has no address {}", address.ip())
+            }
+            ListenError::Failed { address, doing, error } => {
+                write!(f, "could not {doing} {address}: {error}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ListenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ListenError::Failed { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What each worker counts, and the sum over all of them.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// One worker's numbers, on cache lines of their own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct Counters {
+    queries: AtomicU64,
+    truncated: AtomicU64,
+    refused: AtomicU64,
+    panics: AtomicU64,
+    rcodes: [AtomicU64; 16],
+}
+
+/// Everything counted since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Datagrams and framed messages received.
+    pub queries: u64,
+    /// Replies by RCODE (its low four bits).
+    pub rcodes: [u64; 16],
+    /// Replies that said TC.
+    pub truncated: u64,
+    /// Replies the kernel would not send.
+    pub refused: u64,
+    /// Queries whose answering panicked; their clients got SERVFAIL.
+    pub panics: u64,
+    /// Datagrams the kernel threw away because a socket's buffer was full.
+    pub overflows: u64,
+    /// Stream connections taken, and those of them open now.
+    pub accepted: u64,
+    pub open: u64,
+    /// Connections closed early to make room for a new one.
+    pub evicted: u64,
+    /// Times no connection could be accepted.
+    pub accept_errors: u64,
+}
+
+impl Counters {
+    pub fn queries(&self, count: usize) {
+        self.queries.fetch_add(count as u64, Relaxed);
+    }
+
+    /// Counts a reply by what its header says.
+    pub fn reply(&self, reply: &[u8]) {
+        if let [_, _, high, low, ..] = *reply {
+            self.rcodes[usize::from(low & 0x0f)].fetch_add(1, Relaxed);
+            if high & 0x02 != 0 {
+                self.truncated.fetch_add(1, Relaxed);
+            }
+        }
+    }
+
+    pub fn refused(&self, count: usize) {
+        if count > 0 {
+            self.refused.fetch_add(count as u64, Relaxed);
+        }
+    }
+
+    pub fn panic(&self) {
+        self.panics.fetch_add(1, Relaxed);
+    }
+
+    pub fn add_to(&self, totals: &mut Totals) {
+        totals.queries += self.queries.load(Relaxed);
+        totals.truncated += self.truncated.load(Relaxed);
+        totals.refused += self.refused.load(Relaxed);
+        totals.panics += self.panics.load(Relaxed);
+        for (sum, one) in totals.rcodes.iter_mut().zip(&self.rcodes) {
+            *sum += one.load(Relaxed);
+        }
+    }
+}
+
+impl Totals {
+    /// Replies made, over all RCODEs.
+    pub fn replies(&self) -> u64 {
+        self.rcodes.iter().sum()
+    }
+
+    /// What was received and got no reply: not a query, or nothing that may be answered.
+    pub fn dropped(&self) -> u64 {
+        self.queries.saturating_sub(self.replies())
+    }
+}

@@ -1,0 +1,359 @@
+//! What the kernel offers and no safe crate does: datagrams in batches, with
+//! the address each was sent to, and three socket options.
+//!
+//! All the `unsafe` of this crate is here. A [`Batch`] owns every octet and
+//! every header the kernel reads or writes, in one allocation that never
+//! moves, so that the pointers among them are set once.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::mem::{offset_of, size_of};
+use std::net::{IpAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd};
+use std::ptr::{NonNull, null_mut};
+
+use libc::{cmsghdr, in_pktinfo, in6_pktinfo, iovec, mmsghdr, sockaddr_in6, socklen_t};
+
+/// Datagrams received or sent by one system call.
+pub const DEPTH: usize = 64;
+/// The longest query taken. Not a power of two, so that the beginnings of the
+/// buffers do not all fall into the same set of the processor's cache.
+const QUERY: usize = 4096 + 64;
+/// What an answering function may fill.
+pub const REPLY: usize = 65535;
+/// Replies lie one behind the other; a full batch of common size fits.
+const ARENA: usize = REPLY + DEPTH * 2048;
+
+/// Datagrams received together, and the replies to them.
+#[derive(Debug)]
+pub struct Batch {
+    storage: NonNull<Storage>,
+    /// How many of the receiving headers the last call has filled in.
+    received: usize,
+    /// Replies waiting to be sent, and the octets they take.
+    queued: usize,
+    filled: usize,
+}
+
+/// Everything the kernel sees. All zeros is a valid value of each field.
+#[repr(C)]
+struct Storage {
+    incoming: [mmsghdr; DEPTH],
+    outgoing: [mmsghdr; DEPTH],
+    query_slices: [iovec; DEPTH],
+    reply_slices: [iovec; DEPTH],
+    /// Room for either family: the IPv4 form is shorter, with its port at the same place.
+    clients: [sockaddr_in6; DEPTH],
+    controls: [Control; DEPTH],
+    queries: [[u8; QUERY]; DEPTH],
+    replies: [u8; ARENA],
+}
+
+/// One control message with its header, either family.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Control {
+    header: cmsghdr,
+    info: Info,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+union Info {
+    v4: in_pktinfo,
+    v6: in6_pktinfo,
+    /// Rounds up to what CMSG_SPACE asks for.
+    whole: [u64; 3],
+}
+
+// CMSG_DATA follows the header directly on every Linux.
+const _: () = assert!(offset_of!(Control, info) == size_of::<cmsghdr>());
+const _: () = assert!(size_of::<libc::sockaddr_in>() <= size_of::<sockaddr_in6>());
+const _: () = assert!(offset_of!(libc::sockaddr_in, sin_port) == offset_of!(sockaddr_in6, sin6_port));
+
+// SAFETY: the storage belongs to this value alone, and only `&mut self` methods touch it.
+unsafe impl Send for Batch {}
+
+impl Batch {
+    /// An empty batch; `addressed` when the sockets report local addresses.
+    pub fn new(addressed: bool) -> Batch {
+        // SAFETY: integers, unions of integers and raw pointers may all be zero.
+        let mut storage = unsafe { Box::<Storage>::new_zeroed().assume_init() };
+        let at = &raw mut *storage;
+        for i in 0..DEPTH {
+            // SAFETY: `at` points to a live `Storage` and `i` is below each array's length; places
+            // are only written or pointed to. The box is leaked below, so that it stays where it is.
+            unsafe {
+                (*at).query_slices[i] =
+                    iovec { iov_base: (&raw mut (*at).queries[i]).cast(), iov_len: QUERY };
+                let head = &raw mut (*at).incoming[i].msg_hdr;
+                (*head).msg_name = (&raw mut (*at).clients[i]).cast();
+                (*head).msg_iov = &raw mut (*at).query_slices[i];
+                (*head).msg_iovlen = 1;
+                (*head).msg_control =
+                    if addressed { (&raw mut (*at).controls[i]).cast() } else { null_mut() };
+                let head = &raw mut (*at).outgoing[i].msg_hdr;
+                (*head).msg_iov = &raw mut (*at).reply_slices[i];
+                (*head).msg_iovlen = 1;
+            }
+        }
+        let storage = NonNull::from(Box::leak(storage));
+        Batch { storage, received: DEPTH, queued: 0, filled: 0 }
+    }
+
+    /// Waits for the first datagram, if told to, and takes all that are there;
+    /// says how many. Replies not yet sent are forgotten.
+    pub fn receive(&mut self, socket: &UdpSocket, wait: bool) -> io::Result<usize> {
+        let flags = if wait { libc::MSG_WAITFORONE } else { libc::MSG_DONTWAIT };
+        let at = self.storage.as_ptr();
+        for i in 0..self.received {
+            // SAFETY: `at` is live and `received` never exceeds DEPTH.
+            unsafe {
+                let head = &raw mut (*at).incoming[i].msg_hdr;
+                (*head).msg_namelen = size_of::<sockaddr_in6>() as socklen_t;
+                let room = if (*head).msg_control.is_null() { 0 } else { size_of::<Control>() };
+                (*head).msg_controllen = room as _;
+            }
+        }
+        (self.received, self.queued, self.filled) = (0, 0, 0);
+        // SAFETY: the headers point into `storage`, each with the length of what it points to, and
+        // nobody else uses it during the call. No time-out is given.
+        let count = unsafe {
+            let heads = (&raw mut (*at).incoming).cast::<mmsghdr>();
+            libc::recvmmsg(socket.as_raw_fd(), heads, DEPTH as _, flags as _, null_mut())
+        };
+        self.received = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+        // SAFETY: in bounds. A socket that was shut down gives one "message" from nowhere.
+        let from_nowhere = self.received == 1 && unsafe { (*at).incoming[0].msg_hdr.msg_namelen } == 0;
+        Ok(if from_nowhere { 0 } else { self.received })
+    }
+
+    /// The query of the `i`th datagram, and room for the reply to it. None when it must not be
+    /// answered: cut short, or sent from port 0, where no reply can arrive.
+    pub fn message(&mut self, i: usize) -> Option<(&[u8], &mut [u8])> {
+        assert!(i < self.received && self.filled <= ARENA - REPLY);
+        let at = self.storage.as_ptr();
+        // SAFETY: `i` and `filled` are in bounds; the kernel has set `msg_len` to at most the
+        // slice's length. The two slices lie in different fields and borrow `self`.
+        unsafe {
+            let head = &raw const (*at).incoming[i];
+            let cut = (*head).msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
+            if cut || (*at).clients[i].sin6_port == 0 {
+                return None;
+            }
+            let length = (*head).msg_len as usize;
+            let query = std::slice::from_raw_parts((&raw const (*at).queries[i]).cast(), length);
+            let room = (&raw mut (*at).replies).cast::<u8>().add(self.filled);
+            Some((query, std::slice::from_raw_parts_mut(room, REPLY)))
+        }
+    }
+
+    /// Queues the first `length` octets of the room as the reply to the `i`th datagram; it will
+    /// leave from the address that datagram was sent to.
+    pub fn reply(&mut self, i: usize, length: usize) {
+        assert!(i < self.received && self.queued < DEPTH);
+        assert!(length <= REPLY && self.filled <= ARENA - REPLY);
+        let at = self.storage.as_ptr();
+        // SAFETY: all indices were checked; the header's pointers stay inside `storage`, with the
+        // lengths the kernel itself gave for the client's address and the control message.
+        unsafe {
+            let base = (&raw mut (*at).replies).cast::<u8>().add(self.filled);
+            (*at).reply_slices[self.queued] = iovec { iov_base: base.cast(), iov_len: length };
+            let from = &raw const (*at).incoming[i].msg_hdr;
+            let to = &raw mut (*at).outgoing[self.queued].msg_hdr;
+            (*to).msg_name = (*from).msg_name;
+            (*to).msg_namelen = (*from).msg_namelen;
+            (*to).msg_control = null_mut();
+            (*to).msg_controllen = 0;
+            if (*from).msg_controllen != 0 {
+                turn_around(&mut (*at).controls[i]);
+                (*to).msg_control = (*from).msg_control;
+                (*to).msg_controllen = (*from).msg_controllen;
+            }
+        }
+        self.filled += length;
+        self.queued += 1;
+    }
+
+    /// Whether replies must be sent before the next message can be looked at.
+    pub fn is_full(&self) -> bool {
+        self.filled > ARENA - REPLY
+    }
+
+    /// Sends the queued replies; says how many the kernel would not take.
+    pub fn send(&mut self, socket: &UdpSocket) -> usize {
+        let at = self.storage.as_ptr();
+        let (mut done, mut refused) = (0, 0);
+        while done < self.queued {
+            // SAFETY: the first `queued` headers were filled in by `reply` and point into
+            // `storage`, which nobody else uses during the call.
+            let count = unsafe {
+                let heads = (&raw mut (*at).outgoing).cast::<mmsghdr>().add(done);
+                libc::sendmmsg(socket.as_raw_fd(), heads, (self.queued - done) as _, 0)
+            };
+            match usize::try_from(count) {
+                Ok(count) if count > 0 => done += count,
+                _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+                // The error is the first one's: no route, no buffer, forbidden by a filter. The
+                // client will ask again; the others in the batch must not suffer.
+                _ => (done, refused) = (done + 1, refused + 1),
+            }
+        }
+        (self.queued, self.filled) = (0, 0);
+        refused
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        // SAFETY: made by `Box::leak` in `new`, given back once.
+        drop(unsafe { Box::from_raw(self.storage.as_ptr()) });
+    }
+}
+
+/// Makes "it was sent to this address" into "send it from this address".
+fn turn_around(control: &mut Control) {
+    match (control.header.cmsg_level, control.header.cmsg_type) {
+        (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+            // SAFETY: level and type say which variant the kernel has written.
+            let info = unsafe { &mut control.info.v4 };
+            info.ipi_ifindex = 0; // the way back may lead through another interface
+            // Where the query went to a broadcast address the two differ, and only
+            // `ipi_spec_dst` can be sent from.
+            if info.ipi_spec_dst.s_addr == 0 {
+                info.ipi_spec_dst = info.ipi_addr;
+            }
+        }
+        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+            // SAFETY: as above.
+            let info = unsafe { &mut control.info.v6 };
+            let [first, second, ..] = info.ipi6_addr.s6_addr;
+            let link_local = first == 0xfe && second & 0xc0 == 0x80;
+            if !link_local {
+                info.ipi6_ifindex = 0; // a link-local address means nothing without it
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Makes each received datagram say which address it was sent to.
+pub fn report_local_address(socket: &UdpSocket) -> io::Result<()> {
+    let (level, name) = match socket.local_addr()?.ip() {
+        IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_PKTINFO),
+        IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
+    };
+    let on: libc::c_int = 1;
+    // SAFETY: the value is an int, as both options ask for, and lives through the call.
+    let done = unsafe {
+        let length = size_of::<libc::c_int>() as socklen_t;
+        libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const on).cast(), length)
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Datagrams the kernel threw away because the socket's buffer was full.
+pub fn overflows(socket: &UdpSocket) -> u64 {
+    // SK_MEMINFO_VARS numbers; the ninth counts the drops.
+    option::<9>(socket, libc::SO_MEMINFO).map_or(0, |numbers| numbers[8].into())
+}
+
+/// The process at the other end of a Unix socket, when it can be seen from here.
+pub fn peer_process(socket: &impl AsFd) -> Option<u32> {
+    let peer = option::<3>(socket, libc::SO_PEERCRED).ok()?; // pid, uid, gid
+    Some(peer[0]).filter(|&pid| pid != 0)
+}
+
+/// Reads a socket option made of 32-bit numbers.
+fn option<const N: usize>(socket: &impl AsFd, name: libc::c_int) -> io::Result<[u32; N]> {
+    let mut value = [0; N];
+    let mut length = size_of::<[u32; N]>() as socklen_t;
+    // SAFETY: the kernel writes at most `length` octets into `value`, an array of integers, for
+    // which every pattern of bits is valid.
+    let done = unsafe {
+        let fd = socket.as_fd().as_raw_fd();
+        libc::getsockopt(fd, libc::SOL_SOCKET, name, (&raw mut value).cast(), &raw mut length)
+    };
+    if done == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (UdpSocket, UdpSocket) {
+        let server = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+        let client = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+        client.connect(server.local_addr().expect("bound")).expect("UDP connects at once");
+        (server, client)
+    }
+
+    #[test]
+    fn a_batch_takes_what_is_there_and_answers_each_client() {
+        let (server, client) = pair();
+        let mut batch = Batch::new(false);
+        for round in 0..3_u8 {
+            for i in 0..DEPTH as u8 {
+                client.send(&[round, i]).expect("sent");
+            }
+            assert_eq!(batch.receive(&server, true).expect("received"), DEPTH);
+            for i in 0..DEPTH {
+                let (query, room) = batch.message(i).expect("a datagram");
+                assert_eq!(query, [round, i as u8]);
+                room[..3].copy_from_slice(&[query[0], query[1], 7]);
+                batch.reply(i, 3);
+            }
+            assert_eq!(batch.send(&server), 0);
+            for i in 0..DEPTH as u8 {
+                let mut reply = [0; 9];
+                assert_eq!(client.recv(&mut reply).expect("a reply"), 3);
+                assert_eq!(reply[..3], [round, i, 7]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_reply_that_cannot_leave_does_not_hold_up_the_others() {
+        let (server, client) = pair();
+        let mut batch = Batch::new(false);
+        for i in 0..3 {
+            client.send(&[i]).expect("sent");
+        }
+        assert_eq!(batch.receive(&server, true).expect("received"), 3);
+        for i in 0..3 {
+            batch.message(i).expect("a datagram");
+            // 65535 octets and the headers exceed what IPv4 can carry
+            batch.reply(i, if i == 1 { REPLY } else { 1 });
+            if i == 1 {
+                assert!(!batch.is_full(), "one large reply leaves room");
+            }
+        }
+        assert_eq!(batch.send(&server), 1);
+        let mut reply = [0; 9];
+        assert_eq!(client.recv(&mut reply).expect("the first"), 1);
+        assert_eq!(client.recv(&mut reply).expect("the third"), 1);
+    }
+
+    #[test]
+    fn an_oversized_datagram_is_not_a_message() {
+        let (server, client) = pair();
+        let mut batch = Batch::new(false);
+        client.send(&[1; QUERY + 1]).expect("sent");
+        client.send(&[1; QUERY]).expect("sent");
+        assert_eq!(batch.receive(&server, true).expect("received"), 2);
+        assert!(batch.message(0).is_none());
+        assert_eq!(batch.message(1).expect("as long as allowed").0.len(), QUERY);
+    }
+
+    #[test]
+    fn dropped_datagrams_are_counted_by_the_kernel() {
+        let (server, client) = pair();
+        rustix::net::sockopt::set_socket_recv_buffer_size(&server, 0).expect("the least allowed");
+        assert_eq!(overflows(&server), 0);
+        for _ in 0..100 {
+            client.send(&[0; 100]).expect("sent");
+        }
+        assert!(overflows(&server) > 0);
+    }
+}
