@@ -1,7 +1,5 @@
 //! Logs: one line for every change of a verdict, a pool or a load balancer.
 
-use std::io::IsTerminal;
-
 use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
 
@@ -10,28 +8,16 @@ use crate::clock::Clock;
 use crate::engine::Change;
 use crate::health::{PoolState, Reason, ScheduleCounters, Verdict};
 
-/// How log lines look.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LogFormat {
-    /// For people, with colours where the log is a terminal.
-    #[default]
-    Auto,
-    /// For people, without colours.
-    Text,
-    /// One JSON object a line.
-    Json,
-}
-
-/// Sends log lines to standard error. `HALE_LOG` filters them in the syntax of
-/// tracing's directives, such as `haledns=debug`. Only the first call counts.
-pub fn start_log(format: LogFormat) {
+/// Sends log lines to standard error: JSON objects, or text for people with or
+/// without colours. `HALE_LOG` filters them in the syntax of tracing's
+/// directives, such as `haledns=debug`. Only the first call counts.
+pub fn start_log(json: bool, colours: bool) {
     let filter = EnvFilter::try_from_env("HALE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let log =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
-    let colours = format == LogFormat::Auto && std::io::stderr().is_terminal();
-    let started = match format {
-        LogFormat::Auto | LogFormat::Text => log.with_ansi(colours).try_init(),
-        LogFormat::Json => log.json().flatten_event(true).try_init(),
+    let started = match json {
+        false => log.with_ansi(colours).try_init(),
+        true => log.json().flatten_event(true).try_init(),
     };
     drop(started); // a log that runs already goes on
 }
