@@ -4,5 +4,6 @@ pub mod authority;
 pub mod health;
 pub mod model;
 pub mod moment;
+pub mod probe;
 pub mod publish;
 pub mod wire;
