@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
 use rustls::{
     AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, InvalidMessage,
     OtherError, PeerIncompatible, RootCertStore, SignatureScheme,
@@ -79,23 +80,27 @@ impl Configs {
     }
 
     fn make(&self, allow_insecure: bool, extra_roots: Option<&[u8]>) -> Result<ClientConfig, Failure> {
+        let mut pinned = Vec::new();
         let inner = match allow_insecure {
             true => None,
             false => {
                 let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
                 for root in CertificateDer::pem_slice_iter(extra_roots.unwrap_or_default()) {
-                    root.ok().and_then(|root| roots.add(root).ok()).ok_or(INVALID_ROOTS)?;
+                    let root = root.map_err(|_| INVALID_ROOTS)?;
+                    roots.add(root.clone()).map_err(|_| INVALID_ROOTS)?;
+                    pinned.push(root);
                 }
                 let verifier =
                     WebPkiServerVerifier::builder_with_provider(Arc::new(roots), self.provider.clone());
                 Some(verifier.build().map_err(|_| INVALID_ROOTS)?)
             }
         };
+        let verifier = Verifier { inner, pinned, provider: self.provider.clone() };
         let mut config = ClientConfig::builder_with_provider(self.provider.clone())
             .with_safe_default_protocol_versions()
             .expect("the provider has suites for TLS 1.2 and 1.3")
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Verifier { inner, provider: self.provider.clone() }))
+            .with_custom_certificate_verifier(Arc::new(verifier))
             .with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         config.resumption = Resumption::disabled(); // each probe is to see a whole handshake
@@ -118,6 +123,8 @@ fn same(one: Option<&Arc<[u8]>>, other: Option<&Arc<[u8]>>) -> bool {
 #[derive(Debug)]
 struct Verifier {
     inner: Option<Arc<WebPkiServerVerifier>>,
+    /// The further roots, which may be presented as they are.
+    pinned: Vec<CertificateDer<'static>>,
     provider: Arc<CryptoProvider>,
 }
 
@@ -133,17 +140,27 @@ impl ServerCertVerifier for Verifier {
         let Some(inner) = &self.inner else {
             return Ok(ServerCertVerified::assertion());
         };
-        inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now).map_err(
-            |error| match error {
-                // Other: a certificate of an authority was presented as the server's own.
-                Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::Other(_))
-                    if is_self_issued(end_entity) =>
-                {
-                    CertificateError::Other(OtherError(Arc::new(SelfSigned))).into()
-                }
-                error => error,
-            },
-        )
+        let error = match inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+        {
+            // Other: an authority's certificate was presented as the server's own, which is what
+            // self-signed ones mostly are. Its dates have been checked by then.
+            Err(Error::InvalidCertificate(CertificateError::Other(_)))
+                if self.pinned.contains(end_entity) =>
+            {
+                verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+                return Ok(ServerCertVerified::assertion());
+            }
+            Err(error) => error,
+            verified => return verified,
+        };
+        let untrusted = matches!(
+            error,
+            Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::Other(_))
+        );
+        match untrusted && is_self_issued(end_entity) {
+            true => Err(CertificateError::Other(OtherError(Arc::new(SelfSigned))).into()),
+            false => Err(error),
+        }
     }
 
     fn verify_tls12_signature(
