@@ -107,7 +107,7 @@ async fn request(
         false => connect::connect_by_name(hop.name(), hop.port, &mut progress.phase).await?,
     };
     if !hop.tls {
-        return exchange(stream, request, check, false, progress).await;
+        return exchange(stream, request, check, progress).await;
     }
     progress.phase = Phase::Tls;
     let rules = check.tls.as_ref();
@@ -116,7 +116,7 @@ async fn request(
         _ => hop.name(),
     };
     let stream = configs.handshake(stream, rules, name).await?;
-    exchange(stream, request, check, true, progress).await
+    exchange(stream, request, check, progress).await
 }
 
 fn compose(
@@ -165,7 +165,6 @@ async fn exchange<S>(
     stream: S,
     request: Request<Empty<Bytes>>,
     check: &HttpCheck,
-    tls: bool,
     progress: &mut Progress,
 ) -> Result<Answer, Failure>
 where
@@ -212,9 +211,6 @@ where
         let until = progress.deadline.min(Instant::now() + LINGER);
         // Whatever comes of the rest, the verdict stands.
         let _ = timeout_at(until, discard(&mut body, &mut left, &mut link)).await;
-    }
-    if tls {
-        link.nudge().await; // lets the close_notify out
     }
     Ok(answer)
 }
@@ -275,11 +271,6 @@ impl<C: Future> Link<'_, C> {
             }
         })
         .await
-    }
-
-    /// Moves as far as it goes without waiting.
-    async fn nudge(&mut self) {
-        self.during(std::future::ready(())).await;
     }
 }
 

@@ -536,6 +536,22 @@ async fn a_trusted_certificate_passes_and_the_session_is_closed_politely() {
 }
 
 #[tokio::test]
+async fn a_session_without_a_body_is_closed_politely() {
+    let authority = Authority::new();
+    for (method, response) in [
+        ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"),
+        ("GET", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+        ("GET", "HTTP/1.1 503 Unavailable\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+    ] {
+        let script = vec![Step::Head, Step::Write(response.into()), Step::Hold];
+        let server = Server::tls(authority.issue(&["app.example.com"], 2020, 2100), script).await;
+        let check = HttpCheck { method: method.into(), ..https(&authority) };
+        Probe::http(&server, check).host("app.example.com").run().await;
+        assert_eq!(server.ended(1).await[0].ending, Some(Ending::Closed), "{method} {response}");
+    }
+}
+
+#[tokio::test]
 async fn certificates_are_told_apart() {
     let authority = Authority::new();
     let other = Authority::new();
