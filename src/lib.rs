@@ -8,6 +8,7 @@ pub mod engine;
 pub mod health;
 pub mod model;
 pub mod moment;
+pub mod probe;
 pub mod publish;
 pub mod serve;
 pub mod steering;

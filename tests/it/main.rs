@@ -1,2 +1,4 @@
 mod layers;
+mod probe;
 mod serve;
+mod support;

@@ -1,0 +1,88 @@
+//! Certificates made on the spot.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rcgen::{
+    BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa,
+    KeyPair, date_time_ymd,
+};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// A certificate and its key, as a server presents them.
+pub struct Identity {
+    pub chain: Vec<CertificateDer<'static>>,
+    pub key: PrivateKeyDer<'static>,
+    /// The certificate as a file holds it.
+    pub pem: String,
+}
+
+impl Identity {
+    fn new(certificate: &Certificate, key: &KeyPair) -> Identity {
+        let octets = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        Identity { chain: vec![certificate.der().clone()], key: octets, pem: certificate.pem() }
+    }
+}
+
+/// An authority of a test.
+pub struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    /// One with a name of its own.
+    pub fn new() -> Authority {
+        static NUMBER: AtomicUsize = AtomicUsize::new(1);
+        let mut params = params(&[]);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        params.distinguished_name = common_name(&format!("Test authority {number}"));
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Authority(CertifiedIssuer::self_signed(params, key()).unwrap())
+    }
+
+    /// Its certificate, as a monitor's further roots.
+    pub fn roots(&self) -> Option<Arc<[u8]>> {
+        Some(self.0.pem().into_bytes().into())
+    }
+
+    /// An identity for names and addresses, valid from one year to another.
+    pub fn issue(&self, names: &[&str], from: i32, until: i32) -> Identity {
+        let mut params = params(names);
+        params.not_before = date_time_ymd(from, 1, 1);
+        params.not_after = date_time_ymd(until, 1, 1);
+        let key = key();
+        Identity::new(&params.signed_by(&key, &self.0).unwrap(), &key)
+    }
+}
+
+/// An identity that vouches for itself; `ca` as openssl's default makes it.
+pub fn self_signed(names: &[&str], ca: bool) -> Identity {
+    self_signed_during(names, ca, 2020, 2100)
+}
+
+/// The same, valid from one year to another.
+pub fn self_signed_during(names: &[&str], ca: bool, from: i32, until: i32) -> Identity {
+    let mut params = params(names);
+    params.not_before = date_time_ymd(from, 1, 1);
+    params.not_after = date_time_ymd(until, 1, 1);
+    if ca {
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    }
+    let key = key();
+    Identity::new(&params.self_signed(&key).unwrap(), &key)
+}
+
+fn params(names: &[&str]) -> CertificateParams {
+    let names: Vec<String> = names.iter().map(|name| name.to_string()).collect();
+    let mut params = CertificateParams::new(names).unwrap();
+    params.distinguished_name = common_name("Test endpoint");
+    params
+}
+
+fn common_name(name: &str) -> DistinguishedName {
+    let mut names = DistinguishedName::new();
+    names.push(DnType::CommonName, name);
+    names
+}
+
+fn key() -> KeyPair {
+    KeyPair::generate().unwrap()
+}

@@ -1,0 +1,4 @@
+//! What several test modules share.
+
+pub mod certificates;
+pub mod server;
