@@ -1,1 +1,3 @@
-fn main() {}
+//! Hale as a whole: one test binary, one module for each subject.
+
+mod config;
