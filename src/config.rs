@@ -124,10 +124,17 @@ fn assemble(
     let (settings, model) = lower::lower(&shapes, &gather);
     // What couldn't be read may hold the zone.
     let zoneless = |shape: &file::Field<shape::File>| {
-        shape.get().is_some_and(|file| file.zone.is_absent() && file.zones.is_absent())
+        shape.get().is_some_and(|file| {
+            // A zone's keys without its name have been refused already.
+            let keys = [file.zone.place(), file.zones.place(), file.ttl.place(), file.soa.place()];
+            let maps = [file.records.place(), file.load_balancers.place()];
+            keys.into_iter().chain(maps).flatten().next().is_none()
+        })
     };
     let hollow = shapes.iter().filter_map(|shape| shape.get()?.zones.get()).all(|zones| zones.0.is_empty());
-    if !unread && (shapes.iter().all(zoneless) || (model.zones.is_empty() && hollow && !gather.has_problems())) {
+    if !unread
+        && (shapes.iter().all(zoneless) || (model.zones.is_empty() && hollow && !gather.has_problems()))
+    {
         let help = "write `zone: gslb.example.com` with its `records` and `load_balancers` into a file";
         gather.refuse_file(first.unwrap_or(Path::new("")), ProblemKind::NoZone {}, Some(help.into()));
     }

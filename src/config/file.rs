@@ -16,7 +16,9 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span as Marks};
-use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    self, Deserialize, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor,
+};
 
 use super::place::{Gather, Place, Source, Span, Spot, Stand, Step};
 use super::problem::ProblemKind;
@@ -24,6 +26,7 @@ use super::words::{self, Fate};
 
 /// Deeper nesting has no meaning in a configuration.
 const MAX_DEPTH: usize = 32;
+const SHALLOWER: &str = "no key of the configuration lies that deep; is a bracket not closed?";
 /// How many values aliases may add to those written down.
 const MAX_UNFOLDED: usize = 100_000;
 
@@ -132,8 +135,8 @@ pub fn read(file: usize, gather: &mut Gather) -> Option<Node> {
         Ok(values) => values,
         Err(error) => {
             let (line, column) = error.location().map_or((1, 1), |at| (at.line(), at.column()));
-            let span = Span { line, column, end_line: line, end_column: column + 1 };
-            gather.refuse_at(file, span, ProblemKind::Syntax { what: error.to_string() }, None);
+            let (span, kind, help) = complaint(&error.to_string(), line, column, gather.source(file));
+            gather.refuse_at(file, span, kind, help);
             return None;
         }
     };
@@ -205,7 +208,7 @@ fn outline(file: usize, gather: &Gather) -> Result<Option<Rc<Outline>>, Refusal>
             }
             Event::SequenceStart(anchor, None) | Event::MappingStart(anchor, None) => {
                 if open.len() == MAX_DEPTH {
-                    return Err((span, ProblemKind::TooDeep { limit: MAX_DEPTH }, None));
+                    return Err((span, ProblemKind::TooDeep { limit: MAX_DEPTH }, Some(SHALLOWER.into())));
                 }
                 let map = matches!(event, Event::MappingStart(..));
                 open.push(Open { start: span, anchor, map, children: Vec::new(), size: 1 });
@@ -232,7 +235,8 @@ fn outline(file: usize, gather: &Gather) -> Result<Option<Rc<Outline>>, Refusal>
             Event::Alias(anchor) => {
                 let Some(node) = anchors.get(&anchor) else {
                     let what = "an alias within the very value it stands for".into();
-                    return Err((span, ProblemKind::Syntax { what }, None));
+                    let help = "write the value out";
+                    return Err((span, ProblemKind::Syntax { what }, Some(help.into())));
                 };
                 (Rc::clone(node), 0)
             }
@@ -271,11 +275,14 @@ fn span_of(marks: Marks) -> Span {
     }
 }
 
-/// A scanner's complaint in plain words.
 fn syntax(error: &ScanError, source: &Source) -> Refusal {
     let mark = error.marker();
-    let (line, column) = (mark.line().max(1), mark.col() + 1);
-    let span = Span { line, column, end_line: line, end_column: column + 1 };
+    complaint(error.info(), mark.line().max(1), mark.col() + 1, source)
+}
+
+/// A parser's complaint in plain words.
+fn complaint(info: &str, line: usize, column: usize, source: &Source) -> Refusal {
+    let mut span = Span { line, column, end_line: line, end_column: column + 1 };
     let text = source.line(line);
     let indent: &str = &text[..text.len() - text.trim_start_matches([' ', '\t']).len()];
     if let Some(tab) = indent.find('\t') {
@@ -283,13 +290,26 @@ fn syntax(error: &ScanError, source: &Source) -> Refusal {
         let help = "indent with spaces, two for each level";
         return (span, ProblemKind::TabIndentation {}, Some(help.into()));
     }
-    let info = error.info();
     let has = |part: &str| info.contains(part);
+    if has("simple key expect") && column == 1 {
+        // The line before is the one that ends without a colon.
+        let above = (1..line).rev().find(|number| !source.line(*number).trim().is_empty());
+        if let Some(above) = above {
+            let text = source.line(above);
+            let column = text.chars().take_while(|c| c.is_whitespace()).count() + 1;
+            let end_column = text.trim_end().chars().count() + 1;
+            span = Span { line: above, column, end_line: above, end_column };
+        }
+    }
     let (what, help) = if has("mapping values are not allowed") {
         (
             "a `: ` where no key can begin",
             "is the line above indented differently, or does a text with `: ` want quotes?",
         )
+    } else if has("flow construct") {
+        ("a `[` or `{` above is not closed", "close it with `]` or `}`, and indent what is within")
+    } else if has("unexpected end of stream") || has("in quoted scalar") {
+        ("a quotation mark is never closed", "close the text with the quotation mark it began with")
     } else if has("block mapping, did not find expected key") || has("invalid indentation") {
         ("this line is indented like nothing above it", "keys of one map begin in one column")
     } else if has("simple key expect") {
@@ -298,21 +318,25 @@ fn syntax(error: &ScanError, source: &Source) -> Refusal {
         ("`,` or `}` is missing", "close the `{` with `}`, and put `, ` between its keys")
     } else if has("flow sequence, expected") {
         ("`,` or `]` is missing", "close the `[` with `]`, and put `, ` between its items")
-    } else if has("unexpected end of stream") {
-        ("a quotation mark is never closed", "close the text with the quotation mark it began with")
     } else if has("unknown escape character") {
         (
             "an escape that double quotes don't know",
             "in double quotes write `\\\\` for a backslash, or use single quotes",
         )
     } else if has("unknown anchor") {
-        ("an alias (`*name`) of an anchor that is not defined above", "put a text that begins with `*` into quotes")
+        (
+            "an alias (`*name`) of an anchor that is not defined above",
+            "put a text that begins with `*` into quotes",
+        )
     } else if has("anchor or alias") {
         ("`*` or `&` with no name after it", "put a text that begins with `*` or `&` into quotes")
     } else if has("did not find expected node content") || has("unexpected character") {
-        ("a character that cannot begin a value", "put a text that begins with `@`, `%`, `,` or a backquote into quotes")
+        (
+            "a character that cannot begin a value",
+            "put a text that begins with `:`, `@`, `%`, `,` or a backquote into quotes",
+        )
     } else if has("recursion limit") {
-        return (span, ProblemKind::TooDeep { limit: MAX_DEPTH }, None);
+        return (span, ProblemKind::TooDeep { limit: MAX_DEPTH }, Some(SHALLOWER.into()));
     } else {
         return (span, ProblemKind::Syntax { what: info.into() }, None);
     };
@@ -429,9 +453,7 @@ fn unite(
             Meaning::Boolean => Value::Single(Kind::Boolean, text.clone()),
             Meaning::Integer => Value::Single(Kind::Integer, text.clone()),
             Meaning::Float => Value::Single(Kind::Float, text.clone()),
-            Meaning::Text | Meaning::List(_) | Meaning::Map(_) => {
-                Value::Single(Kind::Text, text.clone())
-            }
+            Meaning::Text | Meaning::List(_) | Meaning::Map(_) => Value::Single(Kind::Text, text.clone()),
         },
         // Two readers of one grammar; should they ever differ, say so.
         (Form::List(_) | Form::Map(_), _) => {
@@ -457,11 +479,9 @@ fn key_text(key: &Outline, meaning: &Meaning, map: Place, gather: &mut Gather) -
             ProblemKind::MergeKey {},
             Some("write the keys out; an alias can still stand for a whole value".into()),
         ),
-        (Form::Single { text, .. }, Meaning::Text | Meaning::Integer | Meaning::Float) => {
-            Some(text.clone())
-        }
+        (Form::Single { text, .. }, Meaning::Text | Meaning::Integer | Meaning::Float) => Some(text.clone()),
         (Form::Single { text, .. }, Meaning::Boolean) => refuse(
-            ProblemKind::OddKey { found: format!("the truth value `{text}`") },
+            ProblemKind::OddKey { found: format!("the boolean `{text}`") },
             Some(format!("put it into quotes to make it a text: \"{text}\"")),
         ),
         (Form::Single { text, .. }, _) => refuse(
@@ -471,7 +491,10 @@ fn key_text(key: &Outline, meaning: &Meaning, map: Place, gather: &mut Gather) -
                 _ => format!("put it into quotes to make it a text: \"{text}\""),
             }),
         ),
-        (Form::List(_), _) => refuse(ProblemKind::OddKey { found: "a list".into() }, None),
+        (Form::List(_), _) => refuse(
+            ProblemKind::OddKey { found: "a list".into() },
+            Some("put a text with brackets into quotes".into()),
+        ),
         (Form::Map(_), _) => refuse(
             ProblemKind::OddKey { found: "a map".into() },
             Some("put a text with braces into quotes".into()),
@@ -481,7 +504,7 @@ fn key_text(key: &Outline, meaning: &Meaning, map: Place, gather: &mut Gather) -
 
 /// Reads a node into a type; whatever does not fit is recorded.
 pub fn shape<'a, T: Deserialize<'a>>(node: &'a Node, gather: &'a Gather) -> Field<T> {
-    Field::deserialize(Reader { node, gather }).unwrap_or(Field::Broken(node.place))
+    Field::deserialize(Reader { node, gather, broken: false }).unwrap_or(Field::Broken(node.place))
 }
 
 const PLACED: &str = "haledns::Field";
@@ -493,6 +516,8 @@ const EITHER: &str = "haledns::SingleOrMap";
 struct Reader<'a> {
     node: &'a Node,
     gather: &'a Gather,
+    /// A key that was meant to be this one has been recorded.
+    broken: bool,
 }
 
 /// Why a value didn't fit.
@@ -533,41 +558,50 @@ impl<'a> Reader<'a> {
             Value::List(_) => "a list".into(),
             Value::Map(_) => "a map".into(),
         };
+        let help = match (&self.node.value, expected) {
+            (Value::Single(_, text), "a list") => Some(format!("write `[{}]`", brief(text))),
+            (Value::Map(_), "a list") => Some("begin each item with `- `, or put `[ ]` around".into()),
+            (Value::List(_), "a map") => Some("give each item its name as a key: `NAME: …`".into()),
+            _ => None,
+        };
         let kind = ProblemKind::WrongShape { found, expected: expected.into() };
-        self.gather.refuse(Spot::Value(self.node.place), kind, None);
+        self.gather.refuse(Spot::Value(self.node.place), kind, help);
         Misfit::Recorded
     }
 
-    /// Whether an entry of a fixed map is handed on; what isn't is recorded
-    /// or may be left out.
-    fn admits(&self, shape: &str, fields: &[&str], key: &str, node: &Node) -> bool {
+    /// What becomes of an entry of a fixed map; what does not fit is recorded.
+    fn admit(&self, shape: &str, fields: &'static [&'static str], key: &str, node: &Node) -> Admission {
         let words = words::of(shape);
         let at = Spot::Key(node.place);
         let null = matches!(node.value, Value::Null);
         if fields.contains(&key) {
-            return !(null && words.null.contains(&key));
+            return match null && words.null.contains(&key) {
+                true => Admission::LeftOut,
+                false => Admission::Read,
+            };
         }
         let kind = match words.fate(key) {
-            Some(Fate::Ignored) => return false,
+            Some(Fate::Ignored) => return Admission::LeftOut,
             Some(Fate::Later { harmless, instead }) => {
                 if null || is_harmless(node, harmless) {
-                    return false;
+                    return Admission::LeftOut;
                 }
                 let kind = ProblemKind::LaterKey { key: key.into() };
                 self.gather.refuse(at, kind, (!instead.is_empty()).then(|| instead.to_owned()));
-                return false;
+                return Admission::LeftOut;
             }
             Some(Fate::Proxied { harmless, instead }) => {
                 if null || is_harmless(node, harmless) {
-                    return false;
+                    return Admission::LeftOut;
                 }
                 let kind = ProblemKind::ProxiedKey { key: key.into() };
                 self.gather.refuse(at, kind, Some(instead.to_owned()));
-                return false;
+                return Admission::LeftOut;
             }
             None => ProblemKind::UnknownKey { of: words.name.into(), key: key.into() },
         };
-        let help = match words::nearest(key, fields.iter().copied()) {
+        let near = words::nearest(key, fields.iter().copied());
+        let help = match near {
             Some(near) => format!("did you mean `{near}`?"),
             None => {
                 let listed: Vec<_> = fields.iter().filter(|f| !words.aliases.contains(f)).copied().collect();
@@ -575,8 +609,16 @@ impl<'a> Reader<'a> {
             }
         };
         self.gather.refuse(at, kind, Some(help));
-        false
+        near.map_or(Admission::LeftOut, Admission::MeantAs)
     }
+}
+
+/// What becomes of an entry of a fixed map.
+enum Admission {
+    Read,
+    LeftOut,
+    /// A slip for this key, which therefore isn't missing too.
+    MeantAs(&'static str),
 }
 
 /// Whether a value says no more than the absence of its key.
@@ -585,7 +627,20 @@ fn is_harmless(node: &Node, harmless: &[&str]) -> bool {
         Value::Null => true,
         Value::Single(_, text) => text.is_empty() || harmless.contains(&text.as_str()),
         Value::List(items) => items.is_empty(),
+        Value::Map(entries) if harmless.is_empty() => entries.is_empty(),
         Value::Map(entries) => entries.iter().all(|(_, node)| is_harmless(node, harmless)),
+    }
+}
+
+impl Scalar {
+    /// As a message shows it: a text that looks like something else in quotes.
+    pub fn shown(&self) -> String {
+        let text = brief(&self.text);
+        let odd = |c: char| c.is_ascii_digit() || c == '-' || c == '.';
+        let number = text.chars().all(odd) && (text == "0" || !text.starts_with('0'));
+        let word = ["true", "false", "null"].contains(&text.as_str());
+        let quoted = self.kind == Kind::Text && (number || word);
+        if quoted { format!("`\"{text}\"`") } else { format!("`{text}`") }
     }
 }
 
@@ -607,12 +662,9 @@ impl<'a> Deserializer<'a> for Reader<'a> {
             Value::Null => visitor.visit_unit(),
             Value::Single(_, text) => visitor.visit_borrowed_str(text),
             Value::List(items) => visitor.visit_seq(Items { items: items.iter(), gather: self.gather }),
-            Value::Map(entries) => visitor.visit_map(Entries {
-                entries: entries.iter(),
-                value: None,
-                reader: self,
-                fixed: None,
-            }),
+            Value::Map(entries) => {
+                visitor.visit_map(Entries { entries, next: 0, value: None, reader: self, fixed: None })
+            }
         }
     }
 
@@ -638,7 +690,8 @@ impl<'a> Deserializer<'a> for Reader<'a> {
     ) -> Result<V::Value, Misfit> {
         match &self.node.value {
             Value::Map(entries) => visitor.visit_map(Entries {
-                entries: entries.iter(),
+                entries,
+                next: 0,
                 value: None,
                 reader: self,
                 fixed: Some((name, fields)),
@@ -690,13 +743,14 @@ impl<'a> SeqAccess<'a> for Items<'a> {
 
     fn next_element_seed<S: DeserializeSeed<'a>>(&mut self, seed: S) -> Result<Option<S::Value>, Misfit> {
         let Some(node) = self.items.next() else { return Ok(None) };
-        seed.deserialize(Reader { node, gather: self.gather }).map(Some)
+        seed.deserialize(Reader { node, gather: self.gather, broken: false }).map(Some)
     }
 }
 
 struct Entries<'a> {
-    entries: std::slice::Iter<'a, (String, Node)>,
-    value: Option<&'a Node>,
+    entries: &'a [(String, Node)],
+    next: usize,
+    value: Option<Reader<'a>>,
     reader: Reader<'a>,
     /// The name and keys of the type that is read, unless names are free.
     fixed: Option<(&'static str, &'static [&'static str])>,
@@ -706,21 +760,36 @@ impl<'a> MapAccess<'a> for Entries<'a> {
     type Error = Misfit;
 
     fn next_key_seed<S: DeserializeSeed<'a>>(&mut self, seed: S) -> Result<Option<S::Value>, Misfit> {
-        for (key, node) in self.entries.by_ref() {
-            if let Some((shape, fields)) = self.fixed
-                && !self.reader.admits(shape, fields, key, node)
-            {
-                continue;
+        while let Some((key, node)) = self.entries.get(self.next) {
+            let before = &self.entries[..self.next];
+            self.next += 1;
+            let mut reader = Reader { node, broken: false, ..self.reader };
+            let mut key = key.as_str();
+            if let Some((shape, fields)) = self.fixed {
+                match self.reader.admit(shape, fields, key, node) {
+                    Admission::Read => {}
+                    Admission::LeftOut => continue,
+                    Admission::MeantAs(near) => {
+                        let is_near = |(other, _): &(String, Node)| {
+                            other == near || words::nearest(other, std::iter::once(near)).is_some()
+                        };
+                        let there = self.entries.iter().any(|(other, _)| other == near);
+                        if there || before.iter().any(is_near) {
+                            continue;
+                        }
+                        key = near;
+                        reader.broken = true;
+                    }
+                }
             }
-            self.value = Some(node);
-            return seed.deserialize(key.as_str().into_deserializer()).map(Some);
+            self.value = Some(reader);
+            return seed.deserialize(key.into_deserializer()).map(Some);
         }
         Ok(None)
     }
 
     fn next_value_seed<S: DeserializeSeed<'a>>(&mut self, seed: S) -> Result<S::Value, Misfit> {
-        let node = self.value.take().expect("serde asks for a value after its key");
-        seed.deserialize(Reader { node, ..self.reader })
+        seed.deserialize(self.value.take().expect("serde asks for a value after its key"))
     }
 }
 
@@ -734,10 +803,13 @@ impl<'a> SeqAccess<'a> for Placed<'a> {
     type Error = Misfit;
 
     fn next_element_seed<S: DeserializeSeed<'a>>(&mut self, seed: S) -> Result<Option<S::Value>, Misfit> {
-        let Reader { node, gather } = self.reader;
+        let Reader { node, gather, broken } = self.reader;
         self.next += 1;
         if self.next == 1 {
             return seed.deserialize(node.place.0.into_deserializer()).map(Some);
+        }
+        if broken {
+            return Err(Misfit::Recorded);
         }
         if matches!(node.value, Value::Null) {
             let kind = ProblemKind::NullValue { key: gather.key_of(node.place) };

@@ -24,7 +24,8 @@ pub fn read_all(paths: &[PathBuf], limit: u64, gather: &Gather) -> Vec<(PathBuf,
                 let before = found.len();
                 let sound = walk(path, &mut found, gather);
                 if sound && found.len() == before {
-                    let help = "put files with names ending in `.yaml` or `.yml` there; hidden ones are skipped";
+                    let help =
+                        "put files with names ending in `.yaml` or `.yml` there; hidden ones are skipped";
                     gather.refuse_file(path, ProblemKind::NoYamlFiles {}, Some(help.into()));
                 }
             }

@@ -33,11 +33,7 @@ pub fn lower(files: &[Field<shape::File>], gather: &Gather) -> (Settings, Model)
     let settings = server.map(|server| lower.settings(server)).unwrap_or_default();
     let monitors = lower.collect("monitor", given().filter_map(|file| file.monitors.get()));
     let pools = lower.collect("pool", given().filter_map(|file| file.pools.get()));
-    let model = Model {
-        monitors: lower.monitors(&monitors),
-        pools: Vec::new(),
-        zones: Vec::new(),
-    };
+    let model = Model { monitors: lower.monitors(&monitors), pools: Vec::new(), zones: Vec::new() };
     let model = Model { pools: lower.pools(&pools, &monitors, &model), ..model };
     let zones = lower.zones(given(), &pools);
     let model = Model { zones, ..model };
@@ -86,7 +82,10 @@ impl Lower<'_> {
         all
     }
 
-    fn one_server<'f>(&self, fields: impl Iterator<Item = &'f Field<shape::Server>>) -> Option<&'f shape::Server> {
+    fn one_server<'f>(
+        &self,
+        fields: impl Iterator<Item = &'f Field<shape::Server>>,
+    ) -> Option<&'f shape::Server> {
         let mut first: Option<&Field<shape::Server>> = None;
         for field in fields.filter(|field| !field.is_absent()) {
             match (first.and_then(Field::place), field.place()) {
@@ -144,7 +143,11 @@ impl Lower<'_> {
                 .optional_number(&server.udp_workers, 1..=1024)
                 .and_then(|number| NonZeroUsize::new(number as usize)),
             state_dir,
-            startup_wait: self.duration(&server.startup_wait, Duration::ZERO..=hours(1), defaults.startup_wait),
+            startup_wait: self.duration(
+                &server.startup_wait,
+                Duration::ZERO..=hours(1),
+                defaults.startup_wait,
+            ),
             state_max_age: self.duration(
                 &server.state_max_age,
                 Duration::ZERO..=hours(24 * 7),
@@ -166,8 +169,11 @@ impl Lower<'_> {
             let Some((text, place)) = self.text(item) else { continue };
             let Ok(address) = text.parse::<SocketAddr>() else {
                 let help = match text.parse::<std::net::IpAddr>() {
-                    Ok(address) => format!("write `\"{}\"`", SocketAddr::new(address, 53)),
-                    Err(_) => "write an address and a port, such as `127.0.0.1:5300` or `\"[::1]:5300\"`".into(),
+                    Ok(address @ std::net::IpAddr::V4(_)) => format!("write `{address}:53`"),
+                    Ok(address) => format!("write `\"[{address}]:53\"`"),
+                    Err(_) => {
+                        "write an address and a port, such as `127.0.0.1:5300` or `\"[::1]:5300\"`".into()
+                    }
                 };
                 let kind = ProblemKind::NotListen { value: brief(text) };
                 self.gather.refuse(Spot::Value(place), kind, Some(help));
@@ -239,7 +245,7 @@ impl Lower<'_> {
             "off" | "no" | "n" | "0" | "false" => "write `false`",
             _ => "write `true` or `false`",
         };
-        let kind = ProblemKind::NotBoolean { value: brief(&scalar.text) };
+        let kind = ProblemKind::NotBoolean { value: scalar.shown() };
         self.gather.refuse(Spot::Value(*place), kind, Some(help.into()));
         default
     }
@@ -260,7 +266,7 @@ impl Lower<'_> {
             && digits.bytes().all(|b| b.is_ascii_digit())
             && (digits == "0" || !digits.starts_with('0'));
         if scalar.kind != Kind::Integer || !plain {
-            let kind = ProblemKind::NotNumber { value: brief(&scalar.text) };
+            let kind = ProblemKind::NotNumber { value: scalar.shown() };
             self.gather.refuse(Spot::Value(*place), kind, Some(number_help(scalar, &range)));
             return None;
         }
@@ -275,7 +281,12 @@ impl Lower<'_> {
         self.optional_number(field, range).unwrap_or(default)
     }
 
-    fn duration(&self, field: &Field<Scalar>, range: RangeInclusive<Duration>, default: Duration) -> Duration {
+    fn duration(
+        &self,
+        field: &Field<Scalar>,
+        range: RangeInclusive<Duration>,
+        default: Duration,
+    ) -> Duration {
         let Some((text, place)) = self.text(field) else { return default };
         let Some(duration) = value::duration(text) else {
             self.not_duration(text, place, "write seconds (`15`, `0.5`) or a sum such as `1m30s` or `500ms`");
@@ -284,6 +295,7 @@ impl Lower<'_> {
         if !range.contains(&duration) {
             let (least, most) = (value::show(*range.start()), value::show(*range.end()));
             self.out_of_range(place, text, format!("{least} to {most}"));
+            return default;
         }
         duration
     }
@@ -358,7 +370,11 @@ impl Lower<'_> {
     }
 
     fn unknown_value(&self, place: Place, value: &str, known: &[&str]) {
-        let expected = known.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
+        let shown = known.iter().map(|word| match word.contains(' ') {
+            true => (*word).to_owned(),
+            false => format!("`{word}`"),
+        });
+        let expected = shown.collect::<Vec<_>>().join(", ");
         let kind = ProblemKind::UnknownValue { value: brief(value), expected };
         let near = words::nearest(value, known.iter().copied());
         self.gather.refuse(Spot::Value(place), kind, near.map(|near| format!("did you mean `{near}`?")));
@@ -410,6 +426,10 @@ enum Switch<'f> {
 }
 
 fn number_help(scalar: &Scalar, range: &RangeInclusive<u64>) -> String {
+    let based = |prefix, radix| u64::from_str_radix(scalar.text.strip_prefix(prefix)?, radix).ok();
+    if let Some(number) = based("0x", 16).or(based("0o", 8)).or(based("0b", 2)) {
+        return format!("write {number}");
+    }
     let digits = scalar.text.replace('_', "");
     let digits = digits.strip_suffix(".0").unwrap_or(&digits);
     let quoted = scalar.kind == Kind::Text && digits == scalar.text && !digits.starts_with('0');

@@ -186,7 +186,10 @@ impl Gather {
         problems.sort_by(|(a_file, a), (b_file, b)| {
             (a_file, a.line, a.column, a.severity as u8).cmp(&(b_file, b.line, b.column, b.severity as u8))
         });
-        problems.dedup();
+        // A value that aliases repeat is one problem.
+        problems.dedup_by(|(_, b), (_, a)| {
+            a.line > 0 && (a.line, a.column, &a.kind, &a.file) == (b.line, b.column, &b.kind, &b.file)
+        });
         problems.into_iter().map(|(_, problem)| problem).collect()
     }
 
@@ -282,7 +285,8 @@ impl Gather {
             text.char_indices().nth(characters).map_or(text.len(), |(i, _)| i)
         };
         let start = octet(span.column);
-        let end = if span.end_line == span.line { octet(span.end_column) } else { text.trim_end().len() };
-        Some(Excerpt { span: start..end.max(start), text })
+        let end = if span.end_line == span.line { octet(span.end_column) } else { text.len() };
+        let meant = text.get(start..end).unwrap_or_default().trim_end();
+        Some(Excerpt { span: start..start + meant.len(), text })
     }
 }

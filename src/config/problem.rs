@@ -123,18 +123,18 @@ kinds! {
     later_key: LaterKey { key: String } => "`{key}` is not supported by this version";
     proxied_key: ProxiedKey { key: String } => "`{key}` is a feature of proxied load balancing; Hale answers DNS only";
     missing_key: MissingKey { of: String, key: String } => "{of} needs `{key}`";
-    both_keys: BothKeys { first: String, second: String } => "`{first}` and `{second}` say the same; one of them is too much";
+    both_keys: BothKeys { first: String, second: String } => "`{first}` and `{second}` exclude each other";
     no_zone_beside: NoZoneBeside { key: String } => "`{key}` belongs to a zone, but no `zone: NAME` stands beside it";
     other_name: OtherName { key: String, name: String } => "`name: {name}` stands under the key `{key}`";
     defined_twice: DefinedTwice { what: String, name: String } => "the {what} `{name}` is defined twice";
     // Single values.
-    unquoted: Unquoted { value: String } => "`{value}` is a truth value, not a text";
-    not_boolean: NotBoolean { value: String } => "`{value}` is neither `true` nor `false`";
-    not_number: NotNumber { value: String } => "`{value}` is not a whole number";
+    unquoted: Unquoted { value: String } => "`{value}` is a boolean, not a text";
+    not_boolean: NotBoolean { value: String } => "{value} is neither `true` nor `false`";
+    not_number: NotNumber { value: String } => "{value} is not a whole number";
     out_of_range: OutOfRange { value: String, range: String } => "{value} is out of range: {range}";
     not_duration: NotDuration { value: String } => "`{value}` is not a duration";
     not_whole_seconds: NotWholeSeconds { value: String } => "`{value}` is not a whole number of seconds";
-    unknown_value: UnknownValue { value: String, expected: String } => "`{value}` is none of {expected}";
+    unknown_value: UnknownValue { value: String, expected: String } => "`{value}` is not known here; known: {expected}";
     later_value: LaterValue { key: String, value: String } => "`{key}: {value}` is not supported by this version";
     proxied_value: ProxiedValue { key: String, value: String } => "`{key}: {value}` is a feature of proxied load balancing; Hale answers DNS only";
     empty_list: EmptyList { key: String } => "`{key}` is empty";
@@ -158,7 +158,7 @@ kinds! {
     not_endpoint_name: NotEndpointName { name: String } => "`{name}` cannot name an endpoint: it is 1 to 128 characters without spaces and `/`";
     no_such_monitor: NoSuchMonitor { name: String } => "there is no monitor `{name}`";
     no_such_pool: NoSuchPool { name: String } => "there is no pool `{name}`";
-    threshold_above_size: ThresholdAboveSize { key: String, threshold: u64, endpoints: usize } => "`{key}` is {threshold}, but the pool has {endpoints} such endpoints";
+    threshold_above_size: ThresholdAboveSize { key: String, threshold: u64, size: String } => "`{key}` is {threshold}, but the pool has {size}";
     not_address: NotAddress { value: String, why: String } => "`{value}` is not an address: {why}";
     unfit_address: UnfitAddress { value: String, why: String } => "`{value}` cannot be an endpoint: {why}";
     hostname_address: HostnameAddress { value: String } => "`{value}` is a host name; endpoints given by name are not supported by this version";

@@ -53,8 +53,10 @@ const fn proxied(harmless: &'static [&'static str], instead: &'static str) -> Fa
 
 const NONE: Words = Words { name: "this map", null: &[], aliases: &[], ignored: &[], fates: &[] };
 
-const MONITOR_BY_POOL: &str = "give each pool its `monitor`, or several that must all pass as `monitors: [a, b]`";
-const BY_ORDER: &str = "list the pools in `default_pools`, and steer them by `steering_policy: off` or `random`";
+const MONITOR_BY_POOL: &str =
+    "give each pool its `monitor`, or several that must all pass as `monitors: [a, b]`";
+const BY_ORDER: &str =
+    "list the pools in `default_pools`, and steer them by `steering_policy: off` or `random`";
 
 static FILE: Words = Words {
     name: "a file",
@@ -69,11 +71,8 @@ static FILE: Words = Words {
     ..NONE
 };
 
-static ZONE: Words = Words {
-    name: "a zone",
-    fates: &[("zone_file", later("write the records under `records`"))],
-    ..NONE
-};
+static ZONE: Words =
+    Words { name: "a zone", fates: &[("zone_file", later("write the records under `records`"))], ..NONE };
 
 static SERVER: Words = Words {
     name: "`server`",
@@ -211,14 +210,17 @@ pub fn of(shape: &str) -> &'static Words {
 }
 
 /// The word most like `word`, if one is like enough to be meant.
-pub fn nearest<'a>(word: &str, among: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, mut among: impl Iterator<Item = &'a str> + Clone) -> Option<&'a str> {
     let most = (word.chars().count() / 3).clamp(1, 3);
+    let begun = |candidate: &&str| word.len() >= 3 && candidate.starts_with(word);
     among
+        .clone()
         .filter(|candidate| candidate.len().abs_diff(word.len()) <= 2 * most)
         .map(|candidate| (distance(word, candidate), candidate))
         .filter(|(distance, _)| *distance <= most)
         .min_by_key(|(distance, candidate)| (*distance, candidate.len().abs_diff(word.len())))
         .map(|(_, candidate)| candidate)
+        .or_else(|| among.find(begun))
 }
 
 /// How many letters must be added, taken away, changed or swapped with their
@@ -255,6 +257,7 @@ mod tests {
             ("Enabled", Some("enabled")),
             ("fallback_pools", Some("fallback_pool")),
             ("healthcheck", None),
+            ("fall", Some("fallback_pool")),
             ("x", None),
         ] {
             assert_eq!(nearest(typo, keys.into_iter()), meant, "{typo}");

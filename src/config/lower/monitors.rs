@@ -66,7 +66,10 @@ impl Lower<'_> {
             timeout,
             retries,
             recheck_interval,
-            thresholds: Thresholds { up: run(&shape.consecutive_up, 2), down: run(&shape.consecutive_down, 3) },
+            thresholds: Thresholds {
+                up: run(&shape.consecutive_up, 2),
+                down: run(&shape.consecutive_down, 3),
+            },
         }
     }
 
@@ -209,11 +212,19 @@ impl Lower<'_> {
             };
             let usual = "write a name such as `Host` or `X-Probe`";
             if name.is_empty() || !name.bytes().all(is_token) {
-                refuse(Spot::Key(place), "its name has a character in it that header names cannot have", usual);
+                refuse(
+                    Spot::Key(place),
+                    "its name has a character in it that header names cannot have",
+                    usual,
+                );
             }
             let ours = ["connection", "content-length", "transfer-encoding", "upgrade", "te", "trailer"];
             if ours.contains(&name.to_ascii_lowercase().as_str()) {
-                refuse(Spot::Key(place), "it belongs to the connection, which the probe manages", "take it away");
+                refuse(
+                    Spot::Key(place),
+                    "it belongs to the connection, which the probe manages",
+                    "take it away",
+                );
             }
             if headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name) && other != name) {
                 refuse(
@@ -225,7 +236,11 @@ impl Lower<'_> {
             let values = values.get().map(|values| &values.0[..]).unwrap_or_default();
             let is_host = name.eq_ignore_ascii_case("host");
             if is_host && values.len() != 1 {
-                refuse(Spot::Value(place), "a request has one Host", "write one value, such as `www.example.com`");
+                refuse(
+                    Spot::Value(place),
+                    "a request has one Host",
+                    "write one value, such as `www.example.com`",
+                );
             }
             for value in values {
                 let Some((text, place)) = self.text(value) else { continue };
@@ -235,7 +250,8 @@ impl Lower<'_> {
                         "its value has a line break or another control character in it",
                         "write the value on one line",
                     );
-                } else if is_host && (text.is_empty() || !text.bytes().all(|b| b.is_ascii_graphic() && b != b'/'))
+                } else if is_host
+                    && (text.is_empty() || !text.bytes().all(|b| b.is_ascii_graphic() && b != b'/'))
                 {
                     refuse(
                         Spot::Value(place),
@@ -266,7 +282,8 @@ impl Lower<'_> {
                     } else {
                         "write a code from 100 to 599 or a class such as `2xx`, several with commas between"
                     };
-                    let kind = ProblemKind::NotCodes { value: brief(part) };
+                    let kind =
+                        ProblemKind::NotCodes { value: brief(if part.is_empty() { text } else { part }) };
                     self.gather.refuse(Spot::Value(place), kind, Some(help.into()));
                 }
             }
@@ -316,7 +333,8 @@ impl Lower<'_> {
         let extra_roots = self.text(&shape.ca_file).and_then(|(text, place)| {
             let refuse = |why: String| {
                 let path = beside(self.gather, place, text).display().to_string();
-                let help = "name a PEM file of CA certificates; a relative path begins at this file's directory";
+                let help =
+                    "name a PEM file of CA certificates; a relative path begins at this file's directory";
                 self.gather.refuse(Spot::Value(place), ProblemKind::CaFile { path, why }, Some(help.into()));
                 None
             };

@@ -63,17 +63,22 @@ impl Lower<'_> {
 
         // Broken endpoints count as well: they are there.
         let size = list.get().map_or(usize::MAX, Vec::len);
-        let threshold = |field, key: &str, size: usize, default| {
+        let threshold = |field, key: &str, size: usize, family: &str, default| {
             let number = self.number(field, 0..=u64::from(u32::MAX), default);
             if let Some(place) = field.place().filter(|_| number > size as u64) {
-                let kind = ProblemKind::ThresholdAboveSize { key: key.into(), threshold: number, endpoints: size };
-                let help = format!("write at most {size}: with fewer healthy endpoints the pool is never used");
+                let plural = if size == 1 { "" } else { "s" };
+                let kind = ProblemKind::ThresholdAboveSize {
+                    key: key.into(),
+                    threshold: number,
+                    size: format!("{size} {family}endpoint{plural}"),
+                };
+                let help = format!("write a number from 0 to {size}: a higher one is never reached");
                 self.gather.refuse(Spot::Value(place), kind, Some(help));
             }
             number as u32
         };
         let health_field = self.either(&shape.health_threshold, &shape.minimum_origins);
-        let health_threshold = threshold(health_field, "health_threshold", size, 1);
+        let health_threshold = threshold(health_field, "health_threshold", size, "", 1);
         let of_family = |ipv4: bool| {
             let sound = endpoints.len() == size;
             let of = endpoints.iter().filter(|endpoint| endpoint.address.is_ipv4() == ipv4).count();
@@ -82,8 +87,8 @@ impl Lower<'_> {
         let family_threshold = match shape.family_threshold.get() {
             None => FamilyThreshold::default(),
             Some(family) => FamilyThreshold {
-                ipv4: threshold(&family.ipv4, "family_threshold.ipv4", of_family(true), 0),
-                ipv6: threshold(&family.ipv6, "family_threshold.ipv6", of_family(false), 0),
+                ipv4: threshold(&family.ipv4, "family_threshold.ipv4", of_family(true), "IPv4 ", 0),
+                ipv6: threshold(&family.ipv6, "family_threshold.ipv6", of_family(false), "IPv6 ", 0),
             },
         };
         if endpoints.len() == size && endpoints.iter().all(|endpoint| endpoint.weight.0 == 0) && size > 0 {
@@ -148,6 +153,7 @@ impl Lower<'_> {
             );
         }
         let single = std::iter::once(&shape.monitor)
+            .filter(|_| shape.monitors.is_absent())
             .filter(|field| field.get().is_some_and(|scalar| !scalar.text.is_empty()));
         if let Field::Given(place, list) = &shape.monitors
             && list.0.is_empty()
@@ -193,7 +199,8 @@ impl Lower<'_> {
         for (id, monitor_place) in named {
             let monitor = model.monitor(*id);
             let shape = definitions.get(&*monitor.name).and_then(|field| field.get());
-            let tcp = shape.is_some_and(|shape| shape.r#type.get().is_some_and(|scalar| scalar.text == "tcp"));
+            let tcp =
+                shape.is_some_and(|shape| shape.r#type.get().is_some_and(|scalar| scalar.text == "tcp"));
             let port_is_set = shape.is_some_and(|shape| matches!(shape.port, Field::Broken(_)))
                 || !matches!(monitor.check, Check::Tcp { port: None });
             if !tcp || port_is_set {
@@ -221,7 +228,10 @@ impl Lower<'_> {
     fn endpoints(&self, pool: &str, list: &Field<Vec<Field<shape::Endpoint>>>) -> Vec<Endpoint> {
         let Field::Given(place, list) = list else { return Vec::new() };
         if list.is_empty() {
-            self.empty_list(*place, "a pool has at least one endpoint: `[ { name: a-1, address: 192.0.2.10 } ]`");
+            self.empty_list(
+                *place,
+                "a pool has at least one endpoint: `[ { name: a-1, address: 192.0.2.10 } ]`",
+            );
         }
         let mut names: Vec<(String, Place)> = Vec::new();
         let mut addresses: Vec<(IpAddr, Place)> = Vec::new();
@@ -261,7 +271,12 @@ impl Lower<'_> {
 
     fn endpoint_name(&self, place: Place, shape: &shape::Endpoint) -> Option<(String, Place)> {
         if shape.name.is_absent() {
-            self.missing(place, "an endpoint", "name", "write a name that is unique in its pool, such as `eu-1`");
+            self.missing(
+                place,
+                "an endpoint",
+                "name",
+                "write a name that is unique in its pool, such as `eu-1`",
+            );
         }
         let (name, place) = self.text(&shape.name)?;
         let odd = |c: char| c == '/' || c.is_control() || c.is_whitespace();

@@ -29,7 +29,19 @@ const PROVIDER_TYPES: [(&str, &str); 3] = [
     ("DNAME-ALIAS", "write a CNAME"),
 ];
 const LATER_TYPES: [&str; 14] = [
-    "CAA", "DS", "DNAME", "HTTPS", "LOC", "NAPTR", "OPENPGPKEY", "PTR", "SOA", "SPF", "SRV", "SSHFP", "SVCB",
+    "CAA",
+    "DS",
+    "DNAME",
+    "HTTPS",
+    "LOC",
+    "NAPTR",
+    "OPENPGPKEY",
+    "PTR",
+    "SOA",
+    "SPF",
+    "SRV",
+    "SSHFP",
+    "SVCB",
     "TLSA",
 ];
 const TYPES_SHOWN: &str = "the types are A, AAAA, CNAME, MX, NS and TXT";
@@ -129,7 +141,8 @@ impl Lower<'_> {
     fn apex(&self, written: &Written<'_>) -> Option<Name> {
         let refuse = |why: String| {
             let kind = ProblemKind::NotName { value: brief(written.name), why };
-            let help = "write the zone's full name, such as `gslb.example.com`".to_owned();
+            let help = ascii_form(written.name)
+                .unwrap_or_else(|| "write the zone's full name, such as `gslb.example.com`".into());
             self.gather.refuse(written.spot, kind, Some(help));
             None
         };
@@ -201,8 +214,7 @@ impl Lower<'_> {
         Soa {
             ttl: self.seconds(&soa.ttl, MAX_TTL, ttl),
             mname: mname.or(first_ns).unwrap_or_else(root),
-            rname: rname
-                .unwrap_or_else(|| Name::wire_of("hostmaster", apex).unwrap_or_else(|_| root())),
+            rname: rname.unwrap_or_else(|| Name::wire_of("hostmaster", apex).unwrap_or_else(|_| root())),
             serial,
             refresh: self.seconds(&soa.refresh, MAX_TTL, 3600),
             retry: self.seconds(&soa.retry, MAX_TTL, 600),
@@ -243,7 +255,10 @@ impl Lower<'_> {
                     }
                     Some(first) => self.gather.refuse_with(
                         Spot::Value(place),
-                        ProblemKind::SameTypeTwice { owner: owner.to_string(), rtype: type_name(rtype).into() },
+                        ProblemKind::SameTypeTwice {
+                            owner: owner.to_string(),
+                            rtype: type_name(rtype).into(),
+                        },
                         Some("put the values into one list of `values`".into()),
                         (Spot::Value(first.place), "the others are here"),
                     ),
@@ -265,7 +280,7 @@ impl Lower<'_> {
         let generic = text.strip_prefix("TYPE").is_some_and(|code| code.bytes().all(|b| b.is_ascii_digit()));
         let provider = PROVIDER_TYPES.iter().find(|(name, _)| *name == upper);
         let (kind, help) = if upper != text && TYPES.iter().any(|(name, _)| *name == upper) {
-            let expected = "the record types, which are written in capitals".into();
+            let expected = TYPES.map(|(name, _)| format!("`{name}`")).join(", ");
             (ProblemKind::UnknownValue { value: brief(text), expected }, format!("write `{upper}`"))
         } else if let Some((name, help)) = provider {
             (ProblemKind::ProviderType { rtype: (*name).into() }, (*help).to_owned())
@@ -277,9 +292,9 @@ impl Lower<'_> {
             let names = TYPES.map(|(name, _)| name);
             let help = match words::nearest(text, names.into_iter()) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => TYPES_SHOWN.into(),
+                None => "write the type of the record in capitals".into(),
             };
-            let expected = "the record types".into();
+            let expected = names.map(|name| format!("`{name}`")).join(", ");
             (ProblemKind::UnknownValue { value: brief(text), expected }, help)
         };
         self.gather.refuse(Spot::Value(place), kind, Some(help));
@@ -378,7 +393,9 @@ impl Lower<'_> {
         let (why, help): (&str, Option<String>) = match value::address(text) {
             Ok(IpAddr::V4(_)) => ("an AAAA record has an IPv6 address", Some("write `type: A`".into())),
             Ok(IpAddr::V6(v6)) => match v6.to_ipv4_mapped() {
-                Some(v4) => ("it is an IPv4 address mapped into IPv6", Some(format!("write `{v4}` in an A record"))),
+                Some(v4) => {
+                    ("it is an IPv4 address mapped into IPv6", Some(format!("write `{v4}` in an A record")))
+                }
                 None => ("an A record has an IPv4 address", Some("write `type: AAAA`".into())),
             },
             Err(value::NoAddress::Malformed(why, right) | value::NoAddress::Unfit(why, right)) => {
@@ -388,7 +405,11 @@ impl Lower<'_> {
                 ("it is a host name", Some("write `type: CNAME`, or the addresses".into()))
             }
         };
-        let usual = if ipv4 { "write an address such as `192.0.2.10`" } else { "write an address such as `2001:db8::10`" };
+        let usual = if ipv4 {
+            "write an address such as `192.0.2.10`"
+        } else {
+            "write an address such as `2001:db8::10`"
+        };
         let kind = ProblemKind::NotAddress { value: brief(text), why: why.into() };
         self.gather.refuse(Spot::Value(place), kind, Some(help.unwrap_or_else(|| usual.into())));
         None
@@ -409,7 +430,7 @@ impl Lower<'_> {
             }
             Err(error) => {
                 let kind = ProblemKind::NotName { value: brief(text), why: error.to_string() };
-                self.gather.refuse(Spot::Value(place), kind, None);
+                self.gather.refuse(Spot::Value(place), kind, Some(name_help(text)));
                 None
             }
         }
@@ -429,26 +450,24 @@ impl Lower<'_> {
     }
 
     fn mail_exchange(&self, map: &Named<Scalar>, place: Place, apex: &Name) -> Option<Box<[u8]>> {
-        let (mut preference, mut exchange) = (&Field::Absent, &Field::Absent);
         for (key, field) in &map.0 {
-            let slot = match key.as_str() {
-                "preference" | "priority" => &mut preference,
-                "exchange" | "value" => &mut exchange,
-                other => {
-                    let kind =
-                        ProblemKind::UnknownKey { of: words::of("Mx").name.into(), key: other.into() };
-                    let help = match words::nearest(other, ["preference", "exchange"].into_iter()) {
-                        Some(near) => format!("did you mean `{near}`?"),
-                        None => "the keys of an MX value are: preference, exchange".into(),
-                    };
-                    if let Some(place) = field.place() {
-                        self.gather.refuse(Spot::Key(place), kind, Some(help));
-                    }
-                    continue;
-                }
+            if ["preference", "priority", "exchange", "value"].contains(&key.as_str()) {
+                continue;
+            }
+            let kind = ProblemKind::UnknownKey { of: words::of("Mx").name.into(), key: brief(key) };
+            let help = match words::nearest(key, ["preference", "exchange"].into_iter()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => "the keys of an MX value are: preference, exchange".into(),
             };
-            *slot = if slot.is_absent() { field } else { self.either(*slot, field) };
+            if let Some(place) = field.place() {
+                self.gather.refuse(Spot::Key(place), kind, Some(help));
+            }
         }
+        // OctoDNS's older files say `priority` and `value`.
+        let absent = Field::Absent;
+        let get = |name: &str| map.0.iter().find(|(key, _)| key == name).map_or(&absent, |(_, field)| field);
+        let preference = self.either(get("preference"), get("priority"));
+        let exchange = self.either(get("exchange"), get("value"));
         for (field, key, help) in [
             (preference, "preference", "write a number such as 10; the smallest is tried first"),
             (exchange, "exchange", "write the name of the mail server"),
@@ -473,7 +492,8 @@ impl Lower<'_> {
         let octets = text.as_bytes();
         let length = octets.len() + octets.len().div_ceil(255).max(1);
         if length > usize::from(u16::MAX) {
-            let kind = ProblemKind::NotText { value: brief(&text), why: "it is longer than 65535 octets".into() };
+            let kind =
+                ProblemKind::NotText { value: brief(&text), why: "it is longer than 65535 octets".into() };
             self.gather.refuse(Spot::Value(place), kind, None);
             return None;
         }
@@ -493,7 +513,7 @@ impl Lower<'_> {
         match Name::parse(key, apex) {
             Err(error) => {
                 let kind = ProblemKind::NotName { value: brief(key), why: error.to_string() };
-                self.gather.refuse(Spot::Key(place), kind, None);
+                self.gather.refuse(Spot::Key(place), kind, Some(name_help(key)));
                 None
             }
             Ok(name) if !name.is_within(apex) => {
@@ -669,7 +689,10 @@ impl Lower<'_> {
                 SteeringPolicy::Random(weights)
             }
             Switch::Other(
-                other @ ("geo" | "dynamic_latency" | "proximity" | "least_outstanding_requests"
+                other @ ("geo"
+                | "dynamic_latency"
+                | "proximity"
+                | "least_outstanding_requests"
                 | "least_connections"),
                 place,
             ) => {
@@ -677,8 +700,8 @@ impl Lower<'_> {
                 SteeringPolicy::Off
             }
             Switch::On => {
-                if let Some(place) = shape.steering_policy.place() {
-                    self.unknown_value(place, "on", &["off", "random"]);
+                if let Field::Given(place, scalar) = &shape.steering_policy {
+                    self.unknown_value(*place, &scalar.text, &["off", "random"]);
                 }
                 SteeringPolicy::Off
             }
@@ -704,7 +727,10 @@ impl Lower<'_> {
                 if let Some(fallback) = shape.fallback_pool.place() {
                     self.gather.refuse_with(
                         Spot::Value(at),
-                        ProblemKind::BothKeys { first: "fallback_pool".into(), second: "when_unavailable: nodata".into() },
+                        ProblemKind::BothKeys {
+                            first: "fallback_pool".into(),
+                            second: "when_unavailable: nodata".into(),
+                        },
                         Some("with `nodata` nothing falls back; take one of the two away".into()),
                         (Spot::Key(fallback), "the other one is here"),
                     );
@@ -775,7 +801,10 @@ impl Lower<'_> {
                             owner: owner.to_string(),
                             rtype: type_name(*other_type).into(),
                         },
-                        Some("take one of them away, or write the CNAME's addresses as A and AAAA records".into()),
+                        Some(
+                            "take one of them away, or write the CNAME's addresses as A and AAAA records"
+                                .into(),
+                        ),
                         (Spot::Value(other.place), "the other records are here"),
                     );
                 }
@@ -816,7 +845,12 @@ impl Lower<'_> {
                     };
                     let help = "point to a name with A or AAAA records (RFC 2181 §10.3)".to_owned();
                     self.gather.warn(Spot::Value(*place), kind, Some(help), None);
-                } else if *rtype == NS && !has(A) && !has(AAAA) && !steered && !wildcard(&target, &owners, apex) {
+                } else if *rtype == NS
+                    && !has(A)
+                    && !has(AAAA)
+                    && !steered
+                    && !wildcard(&target, &owners, apex)
+                {
                     let kind = ProblemKind::NoNsAddress { target: target.to_string() };
                     let help = "write an A or AAAA record for it, or end a name of another zone with a dot";
                     self.gather.warn(Spot::Value(*place), kind, Some(help.into()), None);
@@ -836,6 +870,20 @@ fn wildcard(name: &Name, owners: &BTreeSet<&Name>, apex: &Name) -> bool {
         above = parent.parent();
     }
     false
+}
+
+/// What to write for a name with letters outside ASCII.
+fn ascii_form(text: &str) -> Option<String> {
+    if text.is_ascii() {
+        return None;
+    }
+    let name = hickory_proto::rr::Name::from_utf8(text).ok()?;
+    Some(format!("write `{}`", name.to_ascii()))
+}
+
+fn name_help(text: &str) -> String {
+    ascii_form(text)
+        .unwrap_or_else(|| "write labels of 1 to 63 letters, digits, `-` or `_`, with dots between".into())
 }
 
 /// Reads back a name of RDATA.
