@@ -71,8 +71,9 @@ pub struct Running {
     server: serve::Server,
     control: Control,
     engine: JoinHandle<()>,
-    stop: watch::Sender<bool>,
-    probes: Option<Runtime>,
+    /// The engine ends when it is gone.
+    stop: watch::Sender<()>,
+    _probes: ProbeThreads,
 }
 
 /// Hands events to the engine of a running server.
@@ -100,7 +101,8 @@ pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result
     let limits = serve_limits(settings);
     let max_probes = raise_open_files(settings.max_probes, &limits);
     let clock = Clock::start();
-    let engine = Engine::new(max_probes, clock.epoch());
+    let mut engine = Engine::new(max_probes, clock.epoch());
+    engine.handle(Event::Reload(Arc::new(loaded.model.clone())), clock.now());
     let probes = Builder::new_multi_thread()
         .worker_threads(std::thread::available_parallelism().map_or(1, |cores| cores.get().min(4)))
         .thread_name("probe")
@@ -109,12 +111,11 @@ pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result
         .map_err(StartError::Threads)?;
 
     let (events, inbox) = mpsc::unbounded_channel();
-    let (stop, stopped) = watch::channel(false);
+    let (stop, stopped) = watch::channel(());
     let (settled, mut is_settled) = watch::channel(false);
     let publisher = Publisher::new(Arc::new(engine.snapshot()));
     let reader = publisher.reader();
     let control = Control { events: events.clone() };
-    control.apply(Arc::new(loaded.model.clone()));
     let task = EngineTask {
         engine,
         clock,
@@ -141,7 +142,7 @@ pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result
     for address in server.addresses() {
         info!(zones = loaded.model.zones.len(), "serving on {address} (UDP and TCP)");
     }
-    Ok(Running { server, control, engine, stop, probes: Some(probes) })
+    Ok(Running { server, control, engine, stop, _probes: ProbeThreads(Some(probes)) })
 }
 
 impl Running {
@@ -165,24 +166,24 @@ impl Running {
         let _ = (&mut self.engine).await;
     }
 
-    /// Answers what has arrived, then ends.
-    pub async fn stop(mut self) {
-        self.server.stop().await;
-        let _ = self.stop.send(true);
-        if !self.engine.is_finished() {
-            let _ = (&mut self.engine).await;
-        }
-        if let Some(probes) = self.probes.take() {
-            probes.shutdown_background();
-        }
+    /// Answers what has arrived, then ends; gives the last count.
+    pub async fn stop(self) -> serve::Totals {
+        let Running { server, engine, stop, .. } = self;
+        let totals = server.stop().await;
+        drop(stop);
+        let _ = engine.await; // if it has panicked that was said already
+        totals
     }
 }
 
-impl Drop for Running {
+/// The threads that probe; they end with this value, and nobody waits for
+/// their last probes.
+struct ProbeThreads(Option<Runtime>);
+
+impl Drop for ProbeThreads {
     fn drop(&mut self) {
-        let _ = self.stop.send(true);
-        if let Some(probes) = self.probes.take() {
-            probes.shutdown_background(); // a runtime may not end inside another by itself
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background(); // a runtime may not end inside another by itself
         }
     }
 }
@@ -212,7 +213,7 @@ struct EngineTask {
     probes: tokio::runtime::Handle,
     tell: Tell,
     settled: watch::Sender<bool>,
-    stopped: watch::Receiver<bool>,
+    stopped: watch::Receiver<()>,
     totals: Option<ScheduleCounters>,
 }
 
@@ -228,7 +229,7 @@ impl EngineTask {
             tokio::select! {
                 _ = self.inbox.recv_many(&mut batch, BATCH) => {}
                 _ = sleep_until(wake_at) => {}
-                _ = self.stopped.wait_for(|stopped| *stopped) => return,
+                _ = self.stopped.changed() => return, // its sender is gone
             }
             let now = self.clock.now();
             for event in batch.drain(..) {
@@ -319,8 +320,7 @@ pub async fn serve(loaded: Loaded, listen: Vec<SocketAddr>, paths: Vec<PathBuf>)
     if let Ok(signal) = outcome {
         info!("stopping on {signal}");
     }
-    let counters = running.counters();
-    running.stop().await;
-    telemetry::tell_queries(counters.queries, counters.replies);
+    let totals = running.stop().await;
+    telemetry::tell_queries(totals.queries, totals.replies());
     outcome.map(drop)
 }

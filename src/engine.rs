@@ -161,9 +161,10 @@ impl Engine {
         [self.schedule.wake_at(), self.publish_at, self.serials_at].into_iter().flatten().min()
     }
 
-    /// Whether every target has been probed at least once.
+    /// Whether every target has been probed at least once, and what followed
+    /// is published.
     pub fn is_settled(&self) -> bool {
-        self.table.is_settled()
+        self.table.is_settled() && self.publish_at.is_none()
     }
 
     /// The answers as they stand, published or not.

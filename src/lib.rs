@@ -2,8 +2,10 @@
 
 #![deny(unsafe_code)] // but for `serve::socket`, which says why
 
+pub mod app;
 pub mod authority;
 pub mod clock;
+pub mod config;
 pub mod engine;
 pub mod health;
 pub mod model;

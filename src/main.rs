@@ -1,1 +1,159 @@
-fn main() {}
+//! The command line.
+
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use haledns::app::{self, demo};
+use haledns::config::{self, Loaded, LogFormat};
+use haledns::telemetry;
+
+/// An authoritative DNS server that answers only with what is healthy.
+#[derive(Parser)]
+#[command(name = "hale", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Probe the endpoints and answer for the zones of a configuration.
+    Serve {
+        /// Directories and files; of a directory every *.yaml and *.yml below it.
+        #[arg(required = true, value_name = "PATH")]
+        paths: Vec<PathBuf>,
+        /// Where to answer, UDP and TCP; may be given several times. Replaces
+        /// the configuration's `server.listen`.
+        #[arg(long, value_name = "ADDR:PORT")]
+        listen: Vec<SocketAddr>,
+        /// How log lines look; replaces the configuration's `server.log`.
+        #[arg(long, value_enum, value_name = "FORMAT")]
+        log: Option<Log>,
+    },
+    /// Tell every problem of a configuration, with its place and what to write
+    /// instead. Exits 0 if there is none, 1 if there is one.
+    Check {
+        /// Directories and files; of a directory every *.yaml and *.yml below it.
+        #[arg(required = true, value_name = "PATH")]
+        paths: Vec<PathBuf>,
+        /// Print the problems as JSON.
+        #[arg(long)]
+        json: bool,
+        /// Exit 1 for warnings, too.
+        #[arg(long)]
+        strict: bool,
+    },
+    /// Show it all on loopback: real endpoints to kill and revive, a real
+    /// server to ask with dig. Needs no network, no root and no files.
+    Demo {
+        /// Where to answer, UDP and TCP.
+        #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:5300")]
+        listen: SocketAddr,
+        /// Bring up the sample's endpoints alone, beside `hale serve zones`.
+        #[arg(long, conflicts_with = "tour")]
+        endpoints_only: bool,
+        /// Play the story unattended; exits 0 only if every answer was right.
+        #[arg(long)]
+        tour: bool,
+    },
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Log {
+    Auto,
+    Text,
+    Json,
+}
+
+fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Serve { paths, listen, log } => serve(paths, listen, log),
+        Command::Check { paths, json, strict } => check(&paths, json, strict),
+        Command::Demo { listen, endpoints_only, tour } => {
+            let mode = match (endpoints_only, tour) {
+                (true, _) => demo::Mode::EndpointsOnly,
+                (_, true) => demo::Mode::Tour,
+                _ => demo::Mode::Interactive,
+            };
+            run(demo::run(mode, listen))
+        }
+    }
+}
+
+fn serve(paths: Vec<PathBuf>, listen: Vec<SocketAddr>, log: Option<Log>) -> ExitCode {
+    let loaded = match config::load(&paths) {
+        Ok(loaded) => loaded,
+        Err(report) => {
+            eprint!("{}", report.text(std::io::stderr().is_terminal()));
+            return ExitCode::FAILURE;
+        }
+    };
+    let format = match log {
+        Some(Log::Auto) => LogFormat::Auto,
+        Some(Log::Text) => LogFormat::Text,
+        Some(Log::Json) => LogFormat::Json,
+        None => loaded.settings.log,
+    };
+    let terminal = std::io::stderr().is_terminal();
+    telemetry::start_log(format == LogFormat::Json, format == LogFormat::Auto && terminal);
+    let lints = loaded.lint_report();
+    if !lints.problems.is_empty() {
+        tracing::warn!("{}", lints.text(false).trim_end());
+    }
+    let listen = if listen.is_empty() { loaded.settings.listen.clone() } else { listen };
+    run(app::serve(loaded, listen, paths))
+}
+
+fn check(paths: &[PathBuf], json: bool, strict: bool) -> ExitCode {
+    let (report, summary) = match config::load(paths) {
+        Ok(loaded) => (loaded.lint_report(), summary(&loaded)),
+        Err(report) => (report, String::new()),
+    };
+    if json {
+        println!("{:#}", report.json());
+    } else {
+        print!("{}{summary}", report.text(std::io::stdout().is_terminal()));
+    }
+    match report.has_errors() || (strict && !report.problems.is_empty()) {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    }
+}
+
+/// What a good configuration holds, in one line.
+fn summary(loaded: &Loaded) -> String {
+    let model = &loaded.model;
+    let balancers: usize = model.zones.iter().map(|zone| zone.load_balancers.len()).sum();
+    let endpoints: usize = model.pools.iter().map(|pool| pool.endpoints.len()).sum();
+    let count = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
+    format!(
+        "no errors: {}, {}, {}, {}, {} in {}\n",
+        count(model.zones.len(), "zone"),
+        count(balancers, "load balancer"),
+        count(model.pools.len(), "pool"),
+        count(endpoints, "endpoint"),
+        count(model.monitors.len(), "monitor"),
+        count(loaded.files.len(), "file"),
+    )
+}
+
+/// Runs a command to its end; tells its error.
+fn run<E: std::fmt::Display>(command: impl Future<Output = Result<(), E>>) -> ExitCode {
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("hale: no threads to run on: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match runtime.block_on(command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("hale: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use hickory_proto::rr::Name as TextName;
-
 /// A fully qualified domain name: length-prefixed labels in lower case, the
 /// root's empty label last (RFC 1035 §3.1, RFC 4343).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,19 +54,44 @@ impl Name {
         if !text.is_ascii() {
             return Err(NameError::NotAscii);
         }
-        let read = TextName::from_ascii(text).map_err(|e| NameError::Malformed(e.to_string()))?;
-        let mut wire = Vec::with_capacity(64);
-        for label in read.iter() {
-            if label.is_empty() {
-                return Err(NameError::Malformed("a label is empty".into()));
-            }
-            wire.push(label.len() as u8); // at most 63, the parser saw to it
-            wire.extend_from_slice(label);
+        if text == "." {
+            return Ok(Name::root().0);
         }
-        if read.is_fqdn() {
+        let mut wire = Vec::with_capacity(64);
+        let mut rest = text.as_bytes();
+        let mut absolute = false;
+        while !rest.is_empty() {
+            let start = wire.len();
             wire.push(0);
-        } else {
-            wire.extend_from_slice(&origin.0);
+            absolute = false;
+            while let Some((&octet, after)) = rest.split_first() {
+                rest = after;
+                match octet {
+                    b'.' => {
+                        absolute = true;
+                        break;
+                    }
+                    b'\\' => wire.push(unescape(&mut rest)?),
+                    b'!'..=b'~' => wire.push(octet),
+                    _ => {
+                        let why = "a space or control character is written as \\ and three digits";
+                        return Err(NameError::Malformed(why.into()));
+                    }
+                }
+            }
+            wire[start] = match wire.len() - start - 1 {
+                0 => return Err(NameError::Malformed("a label is empty".into())),
+                length @ 1..=63 => length as u8,
+                length => {
+                    return Err(NameError::Malformed(format!(
+                        "a label has {length} octets, 63 are the most"
+                    )));
+                }
+            };
+        }
+        match absolute {
+            true => wire.push(0),
+            false => wire.extend_from_slice(&origin.0),
         }
         if wire.len() > 255 {
             return Err(NameError::TooLong(wire.len()));
@@ -114,6 +137,27 @@ impl Name {
     pub fn is_wildcard(&self) -> bool {
         self.0.starts_with(&[1, b'*'])
     }
+}
+
+/// The octet after a backslash: three decimal digits, or any character as it
+/// stands (RFC 1035 §5.1).
+fn unescape(rest: &mut &[u8]) -> Result<u8, NameError> {
+    let (octet, after) = match **rest {
+        [a @ b'0'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', ..] => {
+            let number = [a, b, c].iter().fold(0, |sum, digit| sum * 10 + u32::from(digit - b'0'));
+            let octet = u8::try_from(number)
+                .map_err(|_| NameError::Malformed(format!("the escape \\{number} is above 255")))?;
+            (octet, &rest[3..])
+        }
+        [b'0'..=b'9', ..] => {
+            let why = "a digit after \\ begins three digits";
+            return Err(NameError::Malformed(why.into()));
+        }
+        [octet, ..] => (octet, &rest[1..]),
+        [] => return Err(NameError::Malformed("it ends in a backslash".into())),
+    };
+    *rest = after;
+    Ok(octet)
 }
 
 impl FromStr for Name {
@@ -169,6 +213,7 @@ mod tests {
             ("*", "*.gslb.example.com."),
             ("_dmarc", "_dmarc.gslb.example.com."),
             (r"a\.b", r"a\.b.gslb.example.com."),
+            (r"a\046\032\200b.", r"a\.\032\200b."),
             (".", "."),
         ] {
             assert_eq!(Name::parse(text, &origin).unwrap().to_string(), full, "{text:?}");
@@ -180,7 +225,7 @@ mod tests {
         let origin: Name = "example.com".parse().unwrap();
         let long_label = "a".repeat(64);
         let long_name = vec!["a".repeat(63); 4].join(".");
-        for text in ["a..b", &long_label, &long_name, "bücher"] {
+        for text in ["a..b", ".a", "a b", &long_label, &long_name, "bücher", r"a\", r"\25", r"\256"] {
             assert!(Name::parse(text, &origin).is_err(), "{text:?}");
         }
     }

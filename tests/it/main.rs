@@ -1,3 +1,4 @@
+mod config;
 mod layers;
 mod probe;
 mod serve;

@@ -1,0 +1,98 @@
+//! Real HTTP endpoints on loopback, to be killed and revived.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::model::{Check, Model};
+
+/// One endpoint and, while it lives, its server.
+pub struct Endpoint {
+    pub pool: String,
+    pub name: String,
+    pub address: SocketAddr,
+    server: Option<JoinHandle<()>>,
+}
+
+impl Endpoint {
+    /// Whether its listener is up.
+    pub fn is_up(&self) -> bool {
+        self.server.is_some()
+    }
+
+    /// Opens its listener.
+    pub async fn revive(&mut self) -> std::io::Result<()> {
+        if self.server.is_none() {
+            let listener = TcpListener::bind(self.address).await?;
+            self.server = Some(tokio::spawn(answer_requests(listener, self.name.clone())));
+        }
+        Ok(())
+    }
+
+    /// Closes its listener and every connection.
+    pub async fn kill(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.abort();
+            let _ = server.await; // the listener is closed once the task is gone
+        }
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        if let Some(server) = &self.server {
+            server.abort();
+        }
+    }
+}
+
+/// The endpoints of a model, down; each at the port its monitor probes, and
+/// those without a monitor at the first such port.
+pub fn of(model: &Model) -> Vec<Endpoint> {
+    let port_of = |check: &Check| match check {
+        Check::Tcp { port } => *port,
+        Check::Http(http) => http.port,
+    };
+    let common = model.monitors.iter().find_map(|monitor| port_of(&monitor.check)).unwrap_or(18080);
+    let all = model.pools.iter().flat_map(|pool| {
+        let monitor = pool.monitors.first().map(|id| model.monitor(*id));
+        let port = monitor.and_then(|monitor| port_of(&monitor.check)).unwrap_or(common);
+        pool.endpoints.iter().map(move |endpoint| Endpoint {
+            pool: pool.name.to_string(),
+            name: endpoint.name.to_string(),
+            address: SocketAddr::new(endpoint.address, endpoint.port.unwrap_or(port)),
+            server: None,
+        })
+    });
+    all.collect()
+}
+
+/// Answers every request with the endpoint's name.
+async fn answer_requests(listener: TcpListener, name: String) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                let Ok((stream, _)) = accepted else { continue };
+                let body = Bytes::from(format!("{name} is here\n"));
+                let service = service_fn(move |_: Request<hyper::body::Incoming>| {
+                    let body = body.clone();
+                    async move { Ok::<_, Infallible>(Response::new(Full::new(body))) }
+                });
+                connections.spawn(async move {
+                    let _ = hyper::server::conn::http1::Builder::new()
+                        .serve_connection(TokioIo::new(stream), service)
+                        .await;
+                });
+            }
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! YAML files → model, or every problem found.
+//!
+//! ```text
+//! files ──► file (what stands where) ──► shape (which keys) ──► lower (what they mean) ──► Model
+//!               └─────────────── problems, all of them ───────────────┴──► Report
+//! ```
+//!
+//! All files are one configuration. A [`Report`] says of each problem where it
+//! is, what is wrong and what to write instead; with one error nothing of the
+//! configuration is taken. Lints come along with what was taken.
+//!
+//! Knows nothing of what runs: the caller decides what to do with a model.
+
+mod file;
+mod find;
+mod lower;
+mod place;
+mod problem;
+mod shape;
+mod value;
+mod words;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use problem::{Also, Excerpt, Problem, ProblemKind, Report, Severity};
+
+use crate::model::Model;
+use place::{Gather, Source, Span};
+
+/// Files above it are not read.
+const MAX_FILE: u64 = 64 << 20;
+
+/// A configuration without errors.
+#[derive(Debug)]
+pub struct Loaded {
+    pub settings: Settings,
+    pub model: Model,
+    /// What is worth a second look.
+    pub lints: Vec<Problem>,
+    /// The files that were read, in the order of the paths.
+    pub files: Vec<PathBuf>,
+}
+
+impl Loaded {
+    /// The lints as a report, to show them.
+    pub fn lint_report(&self) -> Report {
+        Report { problems: self.lints.clone() }
+    }
+}
+
+/// How the server itself runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    pub listen: Vec<SocketAddr>,
+    /// None: one a core.
+    pub udp_workers: Option<NonZeroUsize>,
+    pub state_dir: Option<PathBuf>,
+    /// How long a start may wait for first verdicts.
+    pub startup_wait: Duration,
+    /// Older verdicts of a former run are not used.
+    pub state_max_age: Duration,
+    /// At once. None: as the limit on open files allows.
+    pub max_probes: Option<u32>,
+    /// A reload that removes more than half of the names is refused.
+    pub reload_guard: bool,
+    pub log: LogFormat,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            listen: vec![(Ipv4Addr::LOCALHOST, 5300).into()],
+            udp_workers: None,
+            state_dir: None,
+            startup_wait: Duration::from_secs(10),
+            state_max_age: Duration::from_secs(600),
+            max_probes: None,
+            reload_guard: true,
+            log: LogFormat::Auto,
+        }
+    }
+}
+
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people; with colours on a terminal.
+    Auto,
+    /// For people, without colours.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Reads files, and directories with all YAML files below them.
+pub fn load(paths: &[PathBuf]) -> Result<Loaded, Report> {
+    let gather = Gather::default();
+    let files = find::read_all(paths, MAX_FILE, &gather);
+    assemble(files, paths.first().map(PathBuf::as_path), gather)
+}
+
+/// As [`load`], from texts; only a `ca_file` named in them is read.
+pub fn load_texts(files: Vec<(PathBuf, Vec<u8>)>) -> Result<Loaded, Report> {
+    let first = files.first().map(|(path, _)| path.clone());
+    assemble(files, first.as_deref(), Gather::default())
+}
+
+fn assemble(
+    files: Vec<(PathBuf, Vec<u8>)>,
+    first: Option<&Path>,
+    mut gather: Gather,
+) -> Result<Loaded, Report> {
+    let paths: Vec<PathBuf> = files.iter().map(|(path, _)| path.clone()).collect();
+    let mut nodes = Vec::new();
+    let mut unread = gather.has_problems();
+    for (path, octets) in files {
+        match decode(path, octets, &mut gather).and_then(|file| file::read(file, &mut gather)) {
+            Some(node) => nodes.push(node),
+            None => unread = true,
+        }
+    }
+    let shapes: Vec<_> = nodes.iter().map(|node| file::shape(node, &gather)).collect();
+    let (settings, model) = lower::lower(&shapes, &gather);
+    // What couldn't be read may hold the zone.
+    let zoneless = |shape: &file::Field<shape::File>| {
+        shape.get().is_some_and(|file| {
+            // A zone's keys without its name have been refused already.
+            let keys = [file.zone.place(), file.zones.place(), file.ttl.place(), file.soa.place()];
+            let maps = [file.records.place(), file.load_balancers.place()];
+            keys.into_iter().chain(maps).flatten().next().is_none()
+        })
+    };
+    let hollow = shapes.iter().filter_map(|shape| shape.get()?.zones.get()).all(|zones| zones.0.is_empty());
+    if !unread
+        && (shapes.iter().all(zoneless) || (model.zones.is_empty() && hollow && !gather.has_problems()))
+    {
+        let help = "write `zone: gslb.example.com` with its `records` and `load_balancers` into a file";
+        gather.refuse_file(first.unwrap_or(Path::new("")), ProblemKind::NoZone {}, Some(help.into()));
+    }
+    drop(shapes);
+    drop(nodes);
+
+    let problems = gather.into_problems();
+    if problems.iter().any(|problem| problem.severity == Severity::Error) {
+        return Err(Report { problems });
+    }
+    Ok(Loaded { settings, model, lints: problems, files: paths })
+}
+
+/// A file's text, its byte order mark taken off.
+fn decode(path: PathBuf, octets: Vec<u8>, gather: &mut Gather) -> Option<usize> {
+    if octets.len() as u64 > MAX_FILE {
+        let kind = ProblemKind::TooLarge { octets: octets.len() as u64, limit: MAX_FILE };
+        gather.refuse_file(&path, kind, Some("split it into several files".into()));
+        return None;
+    }
+    let utf16 = octets.starts_with(&[0xff, 0xfe]) || octets.starts_with(&[0xfe, 0xff]);
+    let text = match String::from_utf8(octets) {
+        Ok(text) => text,
+        Err(error) => {
+            let valid = error.utf8_error().valid_up_to();
+            let octets = error.into_bytes();
+            let text = String::from_utf8_lossy(&octets[..valid]).into_owned();
+            let line = text.matches('\n').count() + 1;
+            let column = text.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+            let why = match utf16 {
+                true => "it begins like UTF-16".to_owned(),
+                false => format!("the octet 0x{:02x} is none of its characters", octets[valid]),
+            };
+            let file = gather.add_source(Source::new(path, String::from_utf8_lossy(&octets).into_owned()));
+            let span = Span { line, column, end_line: line, end_column: column + 1 };
+            let help = "save the file as UTF-8".to_owned();
+            gather.refuse_at(file, span, ProblemKind::NotUtf8 { why }, Some(help));
+            return None;
+        }
+    };
+    let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
+    let odd = text.find(|c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t' | '\u{85}'));
+    let found = odd.map(|at| {
+        let line = text[..at].matches('\n').count() + 1;
+        let column = text[..at].rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        let code = text[at..].chars().next().map_or(0, u32::from);
+        (Span { line, column, end_line: line, end_column: column + 1 }, code)
+    });
+    let file = gather.add_source(Source::new(path, text));
+    if let Some((span, code)) = found {
+        let kind = ProblemKind::ControlCharacter { code: format!("U+{code:04X}") };
+        let help = "take it away; in double quotes it can be written as an escape such as `\\0`".to_owned();
+        gather.refuse_at(file, span, kind, Some(help));
+        return None;
+    }
+    Some(file)
+}

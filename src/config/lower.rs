@@ -1,0 +1,459 @@
+//! From shapes to the model: what the keys mean.
+//!
+//! Each part goes on after a problem with a value that will never be used:
+//! the model counts only when nothing was refused. A reference to something
+//! whose own definition is broken is no second problem.
+
+mod monitors;
+mod pools;
+mod zones;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::file::{Field, Kind, Named, Scalar, brief};
+use super::place::{Gather, Place, Spot};
+use super::problem::ProblemKind;
+use super::{LogFormat, Settings, shape, value, words};
+use crate::model::{Check, Model};
+
+/// How many probes at once are taken for granted when `max_probes` is absent.
+const USUAL_MAX_PROBES: u32 = 10_000;
+
+/// Makes the model of all files together; it counts only without problems.
+pub fn lower(files: &[Field<shape::File>], gather: &Gather) -> (Settings, Model) {
+    let lower = Lower { gather };
+    let given = || files.iter().filter_map(Field::get);
+
+    let server = lower.one_server(given().map(|file| &file.server));
+    let settings = server.map(|server| lower.settings(server)).unwrap_or_default();
+    let monitors = lower.collect("monitor", given().filter_map(|file| file.monitors.get()));
+    let pools = lower.collect("pool", given().filter_map(|file| file.pools.get()));
+    let model = Model { monitors: lower.monitors(&monitors), pools: Vec::new(), zones: Vec::new() };
+    let model = Model { pools: lower.pools(&pools, &monitors, &model), ..model };
+    let zones = lower.zones(given(), &pools);
+    let model = Model { zones, ..model };
+    if let Some(server) = server {
+        lower.probe_load(&model, settings.max_probes, &server.max_probes, &monitors);
+    } else {
+        lower.probe_load(&model, None, &Field::Absent, &monitors);
+    }
+    (settings, model)
+}
+
+/// Definitions of one sort by their names, sorted as the model has them.
+type Definitions<'a, T> = BTreeMap<&'a str, &'a Field<T>>;
+
+struct Lower<'a> {
+    gather: &'a Gather,
+}
+
+impl Lower<'_> {
+    /// Gathers what several files define under their names.
+    fn collect<'f, T>(&self, what: &str, maps: impl Iterator<Item = &'f Named<T>>) -> Definitions<'f, T> {
+        let mut all: Definitions<T> = BTreeMap::new();
+        for (name, field) in maps.flat_map(|map| &map.0) {
+            let place = field.place().expect("what a map holds has a place");
+            let letters = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+            if name.is_empty() || !name.chars().all(letters) {
+                let right: String = name.chars().map(|c| if letters(c) { c } else { '-' }).collect();
+                self.gather.refuse(
+                    Spot::Key(place),
+                    ProblemKind::NotSimpleName { what: what.into(), name: brief(name) },
+                    (!right.is_empty()).then(|| format!("write for example `{right}`")),
+                );
+            }
+            match all.get(name.as_str()).and_then(|first| first.place()) {
+                None => {
+                    all.insert(name, field);
+                }
+                Some(first) => self.gather.refuse_with(
+                    Spot::Key(place),
+                    ProblemKind::DefinedTwice { what: what.into(), name: name.clone() },
+                    Some("all files are one configuration: keep one, or rename one".into()),
+                    (Spot::Key(first), "it is defined first here"),
+                ),
+            }
+        }
+        all
+    }
+
+    fn one_server<'f>(
+        &self,
+        fields: impl Iterator<Item = &'f Field<shape::Server>>,
+    ) -> Option<&'f shape::Server> {
+        let mut first: Option<&Field<shape::Server>> = None;
+        for field in fields.filter(|field| !field.is_absent()) {
+            match (first.and_then(Field::place), field.place()) {
+                (Some(first), Some(place)) => self.gather.refuse_with(
+                    Spot::Key(place),
+                    ProblemKind::DefinedTwice { what: "key".into(), name: "server".into() },
+                    Some("all files are one configuration: put these keys together".into()),
+                    (Spot::Key(first), "it is defined first here"),
+                ),
+                _ => first = Some(field),
+            }
+        }
+        first.and_then(Field::get)
+    }
+
+    fn settings(&self, server: &shape::Server) -> Settings {
+        let defaults = Settings::default();
+        let reload_guard = match self.switch(&server.reload_guard) {
+            Switch::Absent => defaults.reload_guard,
+            Switch::Off => false,
+            Switch::On => true,
+            Switch::Other(text, place) => {
+                self.unknown_value(place, text, &["on", "off"]);
+                defaults.reload_guard
+            }
+        };
+        let log = match self.text(&server.log) {
+            None => defaults.log,
+            Some(("auto", _)) => LogFormat::Auto,
+            Some(("text", _)) => LogFormat::Text,
+            Some(("json", _)) => LogFormat::Json,
+            Some((other, place)) => {
+                self.unknown_value(place, other, &["auto", "text", "json"]);
+                defaults.log
+            }
+        };
+        let state_dir = self.text(&server.state_dir).and_then(|(text, place)| {
+            if text.is_empty() {
+                self.empty_text(place, "a path");
+                return None;
+            }
+            Some(self.gather.directory(place).join(text))
+        });
+        for field in [&server.state_dir, &server.state_max_age] {
+            if let Some(place) = field.place() {
+                let key = self.gather.key_of(place);
+                let help = "verdicts are not kept over a restart by this version";
+                self.gather.warn(Spot::Key(place), ProblemKind::NoEffect { key }, Some(help.into()), None);
+            }
+        }
+        let hours = |hours: u64| Duration::from_secs(hours * 3600);
+        Settings {
+            listen: self.listen(&server.listen).unwrap_or(defaults.listen),
+            udp_workers: self
+                .optional_number(&server.udp_workers, 1..=1024)
+                .and_then(|number| NonZeroUsize::new(number as usize)),
+            state_dir,
+            startup_wait: self.duration(
+                &server.startup_wait,
+                Duration::ZERO..=hours(1),
+                defaults.startup_wait,
+            ),
+            state_max_age: self.duration(
+                &server.state_max_age,
+                Duration::ZERO..=hours(24 * 7),
+                defaults.state_max_age,
+            ),
+            max_probes: self.optional_number(&server.max_probes, 1..=1_000_000).map(|number| number as u32),
+            reload_guard,
+            log,
+        }
+    }
+
+    fn listen(&self, field: &Field<super::file::OneOrMany<Scalar>>) -> Option<Vec<SocketAddr>> {
+        let Field::Given(place, list) = field else { return None };
+        if list.0.is_empty() {
+            self.empty_list(*place, "write an address to listen on, such as `[127.0.0.1:5300]`");
+        }
+        let mut seen: Vec<(SocketAddr, Place)> = Vec::new();
+        for item in &list.0 {
+            let Some((text, place)) = self.text(item) else { continue };
+            let Ok(address) = text.parse::<SocketAddr>() else {
+                let help = match text.parse::<std::net::IpAddr>() {
+                    Ok(address @ std::net::IpAddr::V4(_)) => format!("write `{address}:53`"),
+                    Ok(address) => format!("write `\"[{address}]:53\"`"),
+                    Err(_) => {
+                        "write an address and a port, such as `127.0.0.1:5300` or `\"[::1]:5300\"`".into()
+                    }
+                };
+                let kind = ProblemKind::NotListen { value: brief(text) };
+                self.gather.refuse(Spot::Value(place), kind, Some(help));
+                continue;
+            };
+            match seen.iter().find(|(other, _)| *other == address) {
+                Some((_, first)) => self.listed_twice(place, *first, &format!("`{address}`")),
+                None => seen.push((address, place)),
+            }
+        }
+        Some(seen.into_iter().map(|(address, _)| address).collect())
+    }
+
+    /// Warns when probes that all run into their timeouts are more than may
+    /// run at once.
+    fn probe_load(
+        &self,
+        model: &Model,
+        max_probes: Option<u32>,
+        field: &Field<Scalar>,
+        monitors: &Definitions<'_, shape::Monitor>,
+    ) {
+        let (mut targets, mut probes) = (0, 0.0);
+        for pool in model.pools.iter().filter(|pool| pool.enabled) {
+            let endpoints = pool.endpoints.iter().filter(|endpoint| endpoint.enabled).count();
+            for id in &pool.monitors {
+                let monitor = model.monitor(*id);
+                let worst = monitor.timeout * (u32::from(monitor.retries) + 1);
+                let share = worst.as_secs_f64() / monitor.interval.as_secs_f64().max(0.001);
+                targets += endpoints;
+                probes += endpoints as f64 * share.min(1.0);
+            }
+        }
+        let limit = max_probes.unwrap_or(USUAL_MAX_PROBES);
+        let probes = probes.ceil() as u64;
+        let place = field.place().or_else(|| monitors.values().find_map(|monitor| monitor.place()));
+        if let Some(place) = place.filter(|_| probes > u64::from(limit)) {
+            self.gather.warn(
+                Spot::Key(place),
+                ProblemKind::ProbesLate { targets, probes, limit },
+                Some("lengthen `interval`, shorten `timeout`, or raise `max_probes`".into()),
+                None,
+            );
+        }
+    }
+
+    // Single values. Each takes a key's field and gives what it says, its
+    // default when it is absent, and something when it was refused.
+
+    /// A text; numbers are taken as written.
+    fn text<'f>(&self, field: &'f Field<Scalar>) -> Option<(&'f str, Place)> {
+        let Field::Given(place, scalar) = field else { return None };
+        if scalar.kind == Kind::Boolean {
+            let kind = ProblemKind::Unquoted { value: scalar.text.clone() };
+            let help = format!("put it into quotes to make it a text: \"{}\"", scalar.text);
+            self.gather.refuse(Spot::Value(*place), kind, Some(help));
+            return None;
+        }
+        Some((&scalar.text, *place))
+    }
+
+    fn boolean(&self, field: &Field<Scalar>, default: bool) -> bool {
+        let Field::Given(place, scalar) = field else { return default };
+        if scalar.kind == Kind::Boolean {
+            return scalar.text.eq_ignore_ascii_case("true");
+        }
+        let help = match scalar.text.to_ascii_lowercase().as_str() {
+            "on" | "yes" | "y" | "1" | "true" => "write `true`",
+            "off" | "no" | "n" | "0" | "false" => "write `false`",
+            _ => "write `true` or `false`",
+        };
+        let kind = ProblemKind::NotBoolean { value: scalar.shown() };
+        self.gather.refuse(Spot::Value(*place), kind, Some(help.into()));
+        default
+    }
+
+    fn switch<'f>(&self, field: &'f Field<Scalar>) -> Switch<'f> {
+        let Field::Given(place, scalar) = field else { return Switch::Absent };
+        match (scalar.kind, scalar.text.to_ascii_lowercase().as_str()) {
+            (Kind::Boolean, "false") | (Kind::Text, "off") => Switch::Off,
+            (Kind::Boolean, "true") | (Kind::Text, "on") => Switch::On,
+            _ => Switch::Other(&scalar.text, *place),
+        }
+    }
+
+    fn optional_number(&self, field: &Field<Scalar>, range: RangeInclusive<u64>) -> Option<u64> {
+        let Field::Given(place, scalar) = field else { return None };
+        let digits = scalar.text.strip_prefix('-').unwrap_or(&scalar.text);
+        let plain = !digits.is_empty()
+            && digits.bytes().all(|b| b.is_ascii_digit())
+            && (digits == "0" || !digits.starts_with('0'));
+        if scalar.kind != Kind::Integer || !plain {
+            let kind = ProblemKind::NotNumber { value: scalar.shown() };
+            self.gather.refuse(Spot::Value(*place), kind, Some(number_help(scalar, &range)));
+            return None;
+        }
+        let number = scalar.text.parse().ok().filter(|number| range.contains(number));
+        if number.is_none() {
+            self.out_of_range(*place, &scalar.text, format!("{} to {}", range.start(), range.end()));
+        }
+        number
+    }
+
+    fn number(&self, field: &Field<Scalar>, range: RangeInclusive<u64>, default: u64) -> u64 {
+        self.optional_number(field, range).unwrap_or(default)
+    }
+
+    fn duration(
+        &self,
+        field: &Field<Scalar>,
+        range: RangeInclusive<Duration>,
+        default: Duration,
+    ) -> Duration {
+        let Some((text, place)) = self.text(field) else { return default };
+        let Some(duration) = value::duration(text) else {
+            self.not_duration(text, place, "write seconds (`15`, `0.5`) or a sum such as `1m30s` or `500ms`");
+            return default;
+        };
+        if !range.contains(&duration) {
+            let (least, most) = (value::show(*range.start()), value::show(*range.end()));
+            self.out_of_range(place, text, format!("{least} to {most}"));
+            return default;
+        }
+        duration
+    }
+
+    /// A TTL or another number of whole seconds.
+    fn seconds(&self, field: &Field<Scalar>, most: u32, default: u32) -> u32 {
+        let Some((text, place)) = self.text(field) else { return default };
+        let Some(duration) = value::duration(text) else {
+            self.not_duration(text, place, "write whole seconds (`30`) or a sum such as `1h30m`");
+            return default;
+        };
+        if duration.subsec_nanos() != 0 {
+            let kind = ProblemKind::NotWholeSeconds { value: text.into() };
+            let near = duration.as_secs() + u64::from(duration.subsec_millis() >= 500);
+            self.gather.refuse(Spot::Value(place), kind, Some(format!("write `{}s`", near.max(1))));
+        }
+        match u32::try_from(duration.as_secs()) {
+            Ok(seconds) if seconds <= most => seconds,
+            _ => {
+                self.out_of_range(place, text, format!("0 to {most} seconds"));
+                default
+            }
+        }
+    }
+
+    fn not_duration(&self, text: &str, place: Place, usual: &str) {
+        let lower = text.to_ascii_lowercase().replace([' ', '_'], "");
+        let help = if text.starts_with('-') {
+            "a duration is not negative".into()
+        } else if value::duration(&lower).is_some() {
+            format!("write `{lower}`")
+        } else {
+            usual.to_owned()
+        };
+        self.gather.refuse(Spot::Value(place), ProblemKind::NotDuration { value: brief(text) }, Some(help));
+    }
+
+    fn port(&self, field: &Field<Scalar>) -> Option<u16> {
+        // 0 is how Cloudflare's API writes the protocol's own port.
+        self.optional_number(field, 0..=65535).map(|port| port as u16).filter(|port| *port != 0)
+    }
+
+    // Refusals that many keys share.
+
+    fn missing(&self, owner: Place, of: &str, key: &str, help: &str) {
+        let kind = ProblemKind::MissingKey { of: of.into(), key: key.into() };
+        self.gather.refuse(Spot::Key(owner), kind, Some(help.into()));
+    }
+
+    fn out_of_range(&self, place: Place, value: &str, range: String) {
+        let kind = ProblemKind::OutOfRange { value: format!("`{}`", brief(value)), range };
+        self.gather.refuse(Spot::Value(place), kind, None);
+    }
+
+    fn empty_text(&self, place: Place, due: &str) {
+        let kind = ProblemKind::WrongShape { found: "an empty text".into(), expected: due.into() };
+        self.gather.refuse(Spot::Value(place), kind, None);
+    }
+
+    fn empty_list(&self, place: Place, help: &str) {
+        let kind = ProblemKind::EmptyList { key: self.gather.key_of(place) };
+        self.gather.refuse(Spot::Value(place), kind, Some(help.into()));
+    }
+
+    fn listed_twice(&self, place: Place, first: Place, value: &str) {
+        self.gather.refuse_with(
+            Spot::Value(place),
+            ProblemKind::ListedTwice { value: value.into() },
+            Some("take one of the two away".into()),
+            (Spot::Value(first), "it is listed first here"),
+        );
+    }
+
+    fn unknown_value(&self, place: Place, value: &str, known: &[&str]) {
+        let shown = known.iter().map(|word| match word.contains(' ') {
+            true => (*word).to_owned(),
+            false => format!("`{word}`"),
+        });
+        let expected = shown.collect::<Vec<_>>().join(", ");
+        let kind = ProblemKind::UnknownValue { value: brief(value), expected };
+        let near = words::nearest(value, known.iter().copied());
+        self.gather.refuse(Spot::Value(place), kind, near.map(|near| format!("did you mean `{near}`?")));
+    }
+
+    fn later_value(&self, place: Place, value: &str, help: &str) {
+        let key = self.gather.key_of(place);
+        let kind = ProblemKind::LaterValue { key, value: brief(value) };
+        self.gather.refuse(Spot::Value(place), kind, Some(help.into()));
+    }
+
+    fn proxied_value(&self, place: Place, value: &str, help: &str) {
+        let key = self.gather.key_of(place);
+        let kind = ProblemKind::ProxiedValue { key, value: brief(value) };
+        self.gather.refuse(Spot::Value(place), kind, Some(help.into()));
+    }
+
+    /// Refuses two spellings of one key at once; gives the one to use.
+    fn either<'f, T>(&self, first: &'f Field<T>, second: &'f Field<T>) -> &'f Field<T> {
+        if let (Some(one), Some(other)) = (first.place(), second.place()) {
+            let (one_key, other_key) = (self.gather.key_of(one), self.gather.key_of(other));
+            self.gather.refuse_with(
+                Spot::Key(other),
+                ProblemKind::BothKeys { first: one_key.clone(), second: other_key },
+                Some(format!("keep `{one_key}`")),
+                (Spot::Key(one), "the other one is here"),
+            );
+        }
+        if first.is_absent() { second } else { first }
+    }
+
+    /// An API object carries its own name; it must be its key's.
+    fn same_name(&self, field: &Field<Scalar>, key: &str) {
+        let Some((name, place)) = self.text(field) else { return };
+        if name != key {
+            let kind = ProblemKind::OtherName { key: brief(key), name: brief(name) };
+            let help = "take `name` away: the key is the name".to_owned();
+            self.gather.refuse(Spot::Value(place), kind, Some(help));
+        }
+    }
+}
+
+/// What a key says that can be switched off.
+enum Switch<'f> {
+    Absent,
+    Off,
+    On,
+    Other(&'f str, Place),
+}
+
+fn number_help(scalar: &Scalar, range: &RangeInclusive<u64>) -> String {
+    let based = |prefix, radix| u64::from_str_radix(scalar.text.strip_prefix(prefix)?, radix).ok();
+    if let Some(number) = based("0x", 16).or(based("0o", 8)).or(based("0b", 2)) {
+        return format!("write {number}");
+    }
+    let digits = scalar.text.replace('_', "");
+    let digits = digits.strip_suffix(".0").unwrap_or(&digits);
+    let quoted = scalar.kind == Kind::Text && digits == scalar.text && !digits.starts_with('0');
+    let digits = match digits.trim_start_matches('0') {
+        "" if !digits.is_empty() => "0",
+        rest => rest,
+    };
+    match digits.parse::<u64>() {
+        Ok(number) if quoted => format!("write {number} without quotes"),
+        Ok(number) => format!("write {number}"),
+        Err(_) => format!("write a number from {} to {} in decimal digits", range.start(), range.end()),
+    }
+}
+
+/// A file named in the configuration, from the directory of the naming one.
+fn beside(gather: &Gather, place: Place, path: &str) -> PathBuf {
+    gather.directory(place).join(path)
+}
+
+/// Which kind of check, in the words of `type`.
+fn type_of(check: &Check) -> &'static str {
+    match check {
+        Check::Tcp { .. } => "tcp",
+        Check::Http(http) if http.tls.is_some() => "https",
+        Check::Http(_) => "http",
+    }
+}

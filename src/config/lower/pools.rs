@@ -1,0 +1,358 @@
+//! Pools and their endpoints.
+
+use std::net::IpAddr;
+
+use super::super::file::{Field, SingleOrMap, brief};
+use super::super::place::{Place, Spot};
+use super::super::problem::ProblemKind;
+use super::super::value::{self, NoAddress};
+use super::super::{shape, words};
+use super::{Definitions, Lower};
+use crate::model::{
+    AnswerShape, Check, Endpoint, FamilyThreshold, MAX_ANSWERS, Model, MonitorId, Pool, Weight,
+};
+
+const LATER_STEERING: [&str; 3] = ["hash", "least_outstanding_requests", "least_connections"];
+
+impl Lower<'_> {
+    /// The pools by name; of `model` only the monitors are there yet.
+    pub(super) fn pools(
+        &self,
+        definitions: &Definitions<'_, shape::Pool>,
+        monitors: &Definitions<'_, shape::Monitor>,
+        model: &Model,
+    ) -> Vec<Pool> {
+        definitions
+            .iter()
+            .map(|(name, field)| match field {
+                Field::Given(place, shape) => self.pool(name, *place, shape, monitors, model),
+                _ => Pool {
+                    name: (*name).into(),
+                    enabled: true,
+                    monitors: Vec::new(),
+                    health_threshold: 1,
+                    answer: AnswerShape::ByWeight,
+                    max_answers: 8,
+                    family_threshold: FamilyThreshold::default(),
+                    endpoints: Vec::new(),
+                },
+            })
+            .collect()
+    }
+
+    fn pool(
+        &self,
+        name: &str,
+        place: Place,
+        shape: &shape::Pool,
+        monitors: &Definitions<'_, shape::Monitor>,
+        model: &Model,
+    ) -> Pool {
+        self.same_name(&shape.name, name);
+        self.endpoint_steering(self.either(&shape.endpoint_steering, &shape.origin_steering));
+        let list = self.either(&shape.endpoints, &shape.origins);
+        if list.is_absent() {
+            let help = "write `endpoints: [ { name: a-1, address: 192.0.2.10 } ]`";
+            self.missing(place, &format!("the pool `{name}`"), "endpoints", help);
+        }
+        let endpoints = self.endpoints(name, list);
+        let named = self.monitors_of(shape, monitors);
+        if !list.is_absent() {
+            self.ports(name, list, &named, monitors, model);
+        }
+
+        // Broken endpoints count as well: they are there.
+        let size = list.get().map_or(usize::MAX, Vec::len);
+        let threshold = |field, key: &str, size: usize, family: &str, default| {
+            let number = self.number(field, 0..=u64::from(u32::MAX), default);
+            if let Some(place) = field.place().filter(|_| number > size as u64) {
+                let plural = if size == 1 { "" } else { "s" };
+                let kind = ProblemKind::ThresholdAboveSize {
+                    key: key.into(),
+                    threshold: number,
+                    size: format!("{size} {family}endpoint{plural}"),
+                };
+                let help = format!("write a number from 0 to {size}: a higher one is never reached");
+                self.gather.refuse(Spot::Value(place), kind, Some(help));
+            }
+            number as u32
+        };
+        let health_field = self.either(&shape.health_threshold, &shape.minimum_origins);
+        let health_threshold = threshold(health_field, "health_threshold", size, "", 1);
+        let of_family = |ipv4: bool| {
+            let sound = endpoints.len() == size;
+            let of = endpoints.iter().filter(|endpoint| endpoint.address.is_ipv4() == ipv4).count();
+            if sound { of } else { usize::MAX }
+        };
+        let family_threshold = match shape.family_threshold.get() {
+            None => FamilyThreshold::default(),
+            Some(family) => FamilyThreshold {
+                ipv4: threshold(&family.ipv4, "family_threshold.ipv4", of_family(true), "IPv4 ", 0),
+                ipv6: threshold(&family.ipv6, "family_threshold.ipv6", of_family(false), "IPv6 ", 0),
+            },
+        };
+        if endpoints.len() == size && endpoints.iter().all(|endpoint| endpoint.weight.0 == 0) && size > 0 {
+            let kind = ProblemKind::AllWeightsZero { of: format!("the pool `{name}`") };
+            let help = "set `enabled: false` on the pool, or raise a weight".to_owned();
+            self.gather.warn(Spot::Key(place), kind, Some(help), None);
+        }
+        Pool {
+            name: name.into(),
+            enabled: self.boolean(&shape.enabled, true),
+            monitors: named.into_iter().map(|(id, _)| id).collect(),
+            health_threshold,
+            answer: self.answer(&shape.answer),
+            max_answers: self.number(&shape.max_answers, 1..=MAX_ANSWERS as u64, 8) as u8,
+            family_threshold,
+            endpoints,
+        }
+    }
+
+    fn endpoint_steering(&self, field: &Field<shape::SteeringOrName>) {
+        let policy = match field {
+            Field::Given(_, SingleOrMap::Map(steering)) => self.text(&steering.policy),
+            Field::Given(place, SingleOrMap::Single(scalar)) => Some((scalar.text.as_str(), *place)),
+            _ => None,
+        };
+        match policy {
+            None | Some(("random" | "", _)) => {}
+            Some((other, place)) if LATER_STEERING.contains(&other) => {
+                self.later_value(place, other, "write `random`: weights decide");
+            }
+            Some((other, place)) => self.unknown_value(place, other, &["random"]),
+        }
+    }
+
+    fn answer(&self, field: &Field<super::super::file::Scalar>) -> AnswerShape {
+        let Field::Given(place, scalar) = field else { return AnswerShape::ByWeight };
+        match scalar.text.as_str() {
+            "all" => AnswerShape::All,
+            "one" => AnswerShape::Number(1),
+            text if text.starts_with(|c: char| c.is_ascii_digit() || c == '-') => {
+                AnswerShape::Number(self.number(field, 1..=MAX_ANSWERS as u64, 1) as u8)
+            }
+            other => {
+                self.unknown_value(*place, other, &["all", "one", "a number from 1 to 64"]);
+                AnswerShape::All
+            }
+        }
+    }
+
+    /// The pool's monitors, with the places that name them.
+    fn monitors_of(
+        &self,
+        shape: &shape::Pool,
+        monitors: &Definitions<'_, shape::Monitor>,
+    ) -> Vec<(MonitorId, Place)> {
+        if let (Some(one), Some(several)) = (shape.monitor.place(), shape.monitors.place()) {
+            self.gather.refuse_with(
+                Spot::Key(several),
+                ProblemKind::BothKeys { first: "monitor".into(), second: "monitors".into() },
+                Some("put all of them into `monitors`".into()),
+                (Spot::Key(one), "the other one is here"),
+            );
+        }
+        let single = std::iter::once(&shape.monitor)
+            .filter(|_| shape.monitors.is_absent())
+            .filter(|field| field.get().is_some_and(|scalar| !scalar.text.is_empty()));
+        if let Field::Given(place, list) = &shape.monitors
+            && list.0.is_empty()
+        {
+            self.empty_list(*place, "name a monitor, or take the key away: the pool is then not monitored");
+        }
+        let several = shape.monitors.get().map(|list| &list.0[..]).unwrap_or_default();
+        let mut named: Vec<(MonitorId, Place)> = Vec::new();
+        for field in single.chain(several) {
+            let Some((name, place)) = self.text(field) else { continue };
+            let Some(id) = monitors.keys().position(|known| *known == name) else {
+                self.no_such_monitor(name, place, monitors);
+                continue;
+            };
+            let id = MonitorId(id as u32);
+            match named.iter().find(|(other, _)| *other == id) {
+                Some((_, first)) => self.listed_twice(place, *first, &format!("the monitor `{name}`")),
+                None => named.push((id, place)),
+            }
+        }
+        named
+    }
+
+    fn no_such_monitor(&self, name: &str, place: Place, monitors: &Definitions<'_, shape::Monitor>) {
+        let help = match words::nearest(name, monitors.keys().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if monitors.is_empty() => "define it under `monitors`".into(),
+            None => format!("define it under `monitors`, or use one of: {}", some_of(monitors.keys())),
+        };
+        let kind = ProblemKind::NoSuchMonitor { name: brief(name) };
+        self.gather.refuse(Spot::Value(place), kind, Some(help));
+    }
+
+    /// A handshake needs a port, from the monitor or from each endpoint.
+    fn ports(
+        &self,
+        pool: &str,
+        list: &Field<Vec<Field<shape::Endpoint>>>,
+        named: &[(MonitorId, Place)],
+        definitions: &Definitions<'_, shape::Monitor>,
+        model: &Model,
+    ) {
+        for (id, monitor_place) in named {
+            let monitor = model.monitor(*id);
+            let shape = definitions.get(&*monitor.name).and_then(|field| field.get());
+            let tcp =
+                shape.is_some_and(|shape| shape.r#type.get().is_some_and(|scalar| scalar.text == "tcp"));
+            let port_is_set = shape.is_some_and(|shape| matches!(shape.port, Field::Broken(_)))
+                || !matches!(monitor.check, Check::Tcp { port: None });
+            if !tcp || port_is_set {
+                continue;
+            }
+            for endpoint in list.get().map(|list| &list[..]).unwrap_or_default() {
+                let Field::Given(place, endpoint) = endpoint else { continue };
+                let set = match &endpoint.port {
+                    Field::Absent => false,
+                    Field::Broken(_) => true,
+                    Field::Given(_, scalar) => scalar.text != "0",
+                };
+                if !set {
+                    self.gather.refuse_with(
+                        Spot::Value(*place),
+                        ProblemKind::NoPort { pool: pool.into(), monitor: monitor.name.to_string() },
+                        Some("write a `port`, on the monitor for all or on this endpoint".into()),
+                        (Spot::Value(*monitor_place), "the monitor is named here"),
+                    );
+                }
+            }
+        }
+    }
+
+    fn endpoints(&self, pool: &str, list: &Field<Vec<Field<shape::Endpoint>>>) -> Vec<Endpoint> {
+        let Field::Given(place, list) = list else { return Vec::new() };
+        if list.is_empty() {
+            self.empty_list(
+                *place,
+                "a pool has at least one endpoint: `[ { name: a-1, address: 192.0.2.10 } ]`",
+            );
+        }
+        let mut names: Vec<(String, Place)> = Vec::new();
+        let mut addresses: Vec<(IpAddr, Place)> = Vec::new();
+        let mut endpoints = Vec::with_capacity(list.len());
+        for field in list {
+            let Field::Given(place, shape) = field else { continue };
+            let name = self.endpoint_name(*place, shape);
+            let address = self.endpoint_address(*place, shape);
+            let weight = self.weight(&shape.weight, Weight(100));
+            let enabled = self.boolean(&shape.enabled, true);
+            let port = self.port(&shape.port);
+            let host = self.endpoint_host(shape);
+            if let Some((name, place)) = &name {
+                match names.iter().find(|(other, _)| other == name) {
+                    Some((_, first)) => {
+                        self.listed_twice(*place, *first, &format!("the endpoint name `{name}`"));
+                    }
+                    None => names.push((name.clone(), *place)),
+                }
+            }
+            if let Some((address, place)) = address {
+                match addresses.iter().find(|(other, _)| *other == address) {
+                    Some((_, first)) => {
+                        let value = format!("the address {address} of the pool `{pool}`");
+                        self.listed_twice(place, *first, &value);
+                    }
+                    None => addresses.push((address, place)),
+                }
+            }
+            if let (Some((name, _)), Some((address, _))) = (name, address) {
+                let name = name.as_str().into();
+                endpoints.push(Endpoint { name, address, enabled, weight, port, host });
+            }
+        }
+        endpoints
+    }
+
+    fn endpoint_name(&self, place: Place, shape: &shape::Endpoint) -> Option<(String, Place)> {
+        if shape.name.is_absent() {
+            self.missing(
+                place,
+                "an endpoint",
+                "name",
+                "write a name that is unique in its pool, such as `eu-1`",
+            );
+        }
+        let (name, place) = self.text(&shape.name)?;
+        let odd = |c: char| c == '/' || c.is_control() || c.is_whitespace();
+        if name.is_empty() || name.len() > 128 || name.contains(odd) {
+            let kind = ProblemKind::NotEndpointName { name: brief(name) };
+            let right: String = name.chars().map(|c| if odd(c) { '-' } else { c }).take(63).collect();
+            let help = match right.as_str() {
+                "" => "write a name such as `eu-1`".into(),
+                right => format!("write for example `{right}`"),
+            };
+            self.gather.refuse(Spot::Value(place), kind, Some(help));
+            return None;
+        }
+        Some((name.into(), place))
+    }
+
+    fn endpoint_address(&self, place: Place, shape: &shape::Endpoint) -> Option<(IpAddr, Place)> {
+        if shape.address.is_absent() {
+            self.missing(place, "an endpoint", "address", "write its IPv4 or IPv6 address");
+        }
+        let (text, place) = self.text(&shape.address)?;
+        let value = brief(text);
+        let written = |right: Option<String>| right.map(|right| format!("write `{right}`"));
+        let (kind, help) = match value::endpoint_address(text) {
+            Ok(address) => return Some((address, place)),
+            Err(NoAddress::Hostname) => {
+                let help = "write its IPv4 or IPv6 addresses, one endpoint for each".to_owned();
+                (ProblemKind::HostnameAddress { value }, Some(help))
+            }
+            Err(NoAddress::Malformed(why, right)) => {
+                let help = written(right)
+                    .unwrap_or_else(|| "write an address such as `192.0.2.10` or `2001:db8::10`".into());
+                (ProblemKind::NotAddress { value, why: why.into() }, Some(help))
+            }
+            Err(NoAddress::Unfit(why, right)) => {
+                let help = written(right).unwrap_or_else(|| "write the address of one machine".into());
+                (ProblemKind::UnfitAddress { value, why: why.into() }, Some(help))
+            }
+        };
+        self.gather.refuse(Spot::Value(place), kind, help);
+        None
+    }
+
+    fn endpoint_host(&self, shape: &shape::Endpoint) -> Option<std::sync::Arc<str>> {
+        for (name, values) in shape.header.get().map(|named| &named.0[..]).unwrap_or_default() {
+            if let Some(place) = values.place().filter(|_| !name.eq_ignore_ascii_case("host")) {
+                let kind = ProblemKind::NotHeader {
+                    name: brief(name),
+                    why: "the only header of an endpoint is Host".into(),
+                };
+                let help = "put it into `header` of the monitor".to_owned();
+                self.gather.refuse(Spot::Key(place), kind, Some(help));
+            }
+        }
+        let headers = self.headers(&shape.header);
+        headers.into_iter().find(|(name, _)| name.eq_ignore_ascii_case("host")).map(|(_, host)| host.into())
+    }
+
+    pub(super) fn weight(&self, field: &Field<super::super::file::Scalar>, default: Weight) -> Weight {
+        let Some((text, place)) = self.text(field) else { return default };
+        match value::weight(text) {
+            Some(hundredths) => Weight(hundredths),
+            None => {
+                let kind = ProblemKind::NotWeight { value: brief(text) };
+                let help = "write a number from 0 to 1 in hundredths, such as `0.25`".to_owned();
+                self.gather.refuse(Spot::Value(place), kind, Some(help));
+                default
+            }
+        }
+    }
+}
+
+/// The first few of some names.
+pub(super) fn some_of<'a>(names: impl ExactSizeIterator<Item = &'a &'a str>) -> String {
+    const MOST: usize = 8;
+    let more = if names.len() > MOST { ", …" } else { "" };
+    let shown: Vec<&str> = names.take(MOST).copied().collect();
+    format!("{}{more}", shown.join(", "))
+}

@@ -1,0 +1,292 @@
+//! Where every key and value stands, and the problems found so far.
+//!
+//! A [`Place`] is one node of one file. It knows the node above it, so that a
+//! path such as `pools.eu.endpoints[2]` is made only when it is shown.
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+
+use super::problem::{Also, Excerpt, Problem, ProblemKind, Severity};
+
+/// A node of a file: a value and, in a map, its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place(pub u32);
+
+/// What of a place is meant.
+#[derive(Clone, Copy, Debug)]
+pub enum Spot {
+    Key(Place),
+    Value(Place),
+}
+
+/// From one character up to another; lines and columns from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    pub line: usize,
+    pub column: usize,
+    pub end_line: usize,
+    pub end_column: usize,
+}
+
+/// How a node is reached from the one above.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// The top of a file.
+    File(usize),
+    Key(Box<str>),
+    Index(usize),
+}
+
+/// All that is known of one place.
+#[derive(Debug)]
+pub struct Stand {
+    pub above: Option<Place>,
+    pub step: Step,
+    pub key: Option<Span>,
+    pub value: Span,
+    /// A single value, not a list or map.
+    pub single: bool,
+}
+
+/// One file as it was read.
+#[derive(Debug)]
+pub struct Source {
+    pub path: PathBuf,
+    pub text: String,
+    /// Octet offsets of the lines' beginnings.
+    lines: Vec<usize>,
+}
+
+impl Source {
+    /// Takes in a file's text.
+    pub fn new(path: PathBuf, text: String) -> Source {
+        let breaks = text.bytes().enumerate().filter(|(_, octet)| *octet == b'\n');
+        let lines = std::iter::once(0).chain(breaks.map(|(i, _)| i + 1)).collect();
+        Source { path, text, lines }
+    }
+
+    /// The line with this number, without its end; empty when there is none.
+    pub fn line(&self, number: usize) -> &str {
+        let Some(&start) = number.checked_sub(1).and_then(|i| self.lines.get(i)) else { return "" };
+        let end = self.lines.get(number).map_or(self.text.len(), |next| next - 1);
+        self.text[start..end].trim_end_matches('\r')
+    }
+}
+
+/// The files, the places in them, and what was found wrong.
+#[derive(Debug, Default)]
+pub struct Gather {
+    sources: Vec<Source>,
+    stands: Vec<Stand>,
+    problems: RefCell<Vec<(usize, Problem)>>,
+}
+
+impl Gather {
+    /// Takes in a file; the number is for [`Step::File`].
+    pub fn add_source(&mut self, source: Source) -> usize {
+        self.sources.push(source);
+        self.sources.len() - 1
+    }
+
+    pub fn source(&self, file: usize) -> &Source {
+        &self.sources[file]
+    }
+
+    pub fn add_place(&mut self, stand: Stand) -> Place {
+        self.stands.push(stand);
+        Place(u32::try_from(self.stands.len() - 1).expect("file sizes are capped far below 2^32 nodes"))
+    }
+
+    /// The directory of the file a place is in.
+    pub fn directory(&self, place: Place) -> &Path {
+        let path = &self.sources[self.file_of(place)].path;
+        path.parent().unwrap_or(Path::new(""))
+    }
+
+    /// The last step to a place, as shown in messages.
+    pub fn key_of(&self, place: Place) -> String {
+        let stand = self.stand(place);
+        match &stand.step {
+            Step::Key(key) => key.to_string(),
+            Step::Index(i) => match stand.above {
+                Some(above) => format!("{}[{i}]", self.key_of(above)),
+                None => format!("[{i}]"),
+            },
+            Step::File(_) => "the file".into(),
+        }
+    }
+
+    /// Records an error.
+    pub fn refuse(&self, spot: Spot, kind: ProblemKind, help: impl Into<Option<String>>) {
+        self.record(Severity::Error, spot, kind, help.into(), None);
+    }
+
+    /// Records an error that two places have part in.
+    pub fn refuse_with(
+        &self,
+        spot: Spot,
+        kind: ProblemKind,
+        help: impl Into<Option<String>>,
+        also: (Spot, &'static str),
+    ) {
+        self.record(Severity::Error, spot, kind, help.into(), Some(also));
+    }
+
+    /// Records a lint.
+    pub fn warn(
+        &self,
+        spot: Spot,
+        kind: ProblemKind,
+        help: impl Into<Option<String>>,
+        also: Option<(Spot, &'static str)>,
+    ) {
+        self.record(Severity::Warning, spot, kind, help.into(), also);
+    }
+
+    /// Records an error at a place that no node stands for.
+    pub fn refuse_at(&self, file: usize, span: Span, kind: ProblemKind, help: impl Into<Option<String>>) {
+        let problem = Problem {
+            severity: Severity::Error,
+            file: self.sources[file].path.clone(),
+            line: span.line,
+            column: span.column,
+            place: String::new(),
+            kind,
+            help: help.into(),
+            also: None,
+            excerpt: self.excerpt(file, span),
+        };
+        self.problems.borrow_mut().push((file, problem));
+    }
+
+    /// Records an error of a file or directory as a whole.
+    pub fn refuse_file(&self, path: &Path, kind: ProblemKind, help: impl Into<Option<String>>) {
+        let file = self.sources.iter().position(|source| source.path == path);
+        let problem = Problem {
+            severity: Severity::Error,
+            file: path.into(),
+            line: 0,
+            column: 0,
+            place: String::new(),
+            kind,
+            help: help.into(),
+            also: None,
+            excerpt: None,
+        };
+        self.problems.borrow_mut().push((file.unwrap_or(usize::MAX), problem));
+    }
+
+    pub fn has_problems(&self) -> bool {
+        !self.problems.borrow().is_empty()
+    }
+
+    /// All problems in the order of the files.
+    pub fn into_problems(self) -> Vec<Problem> {
+        let mut problems = self.problems.into_inner();
+        problems.sort_by(|(a_file, a), (b_file, b)| {
+            (a_file, a.line, a.column, a.severity as u8).cmp(&(b_file, b.line, b.column, b.severity as u8))
+        });
+        // A value that aliases repeat is one problem.
+        problems.dedup_by(|(_, b), (_, a)| {
+            a.line > 0 && (a.line, a.column, &a.kind, &a.file) == (b.line, b.column, &b.kind, &b.file)
+        });
+        problems.into_iter().map(|(_, problem)| problem).collect()
+    }
+
+    fn record(
+        &self,
+        severity: Severity,
+        spot: Spot,
+        kind: ProblemKind,
+        help: Option<String>,
+        also: Option<(Spot, &'static str)>,
+    ) {
+        let (file, span, place) = self.locate(spot);
+        let also = also.map(|(spot, label)| {
+            let (file, span, _) = self.locate(spot);
+            Also {
+                file: self.sources[file].path.clone(),
+                line: span.line,
+                column: span.column,
+                label,
+                excerpt: self.excerpt(file, span),
+            }
+        });
+        let problem = Problem {
+            severity,
+            file: self.sources[file].path.clone(),
+            line: span.line,
+            column: span.column,
+            place,
+            kind,
+            help,
+            also,
+            excerpt: self.excerpt(file, span),
+        };
+        self.problems.borrow_mut().push((file, problem));
+    }
+
+    fn locate(&self, spot: Spot) -> (usize, Span, String) {
+        let (Spot::Key(place) | Spot::Value(place)) = spot;
+        let stand = self.stand(place);
+        let span = match (spot, stand.key) {
+            (Spot::Key(_), Some(key)) => key,
+            (Spot::Value(_), Some(key)) if !stand.single && stand.value.line != stand.value.end_line => key,
+            _ => stand.value,
+        };
+        (self.file_of(place), span, self.path_of(place))
+    }
+
+    fn path_of(&self, place: Place) -> String {
+        let stand = self.stand(place);
+        let mut path = stand.above.map(|above| self.path_of(above)).unwrap_or_default();
+        match &stand.step {
+            Step::File(_) => {}
+            Step::Index(i) => path += &format!("[{i}]"),
+            Step::Key(key) => {
+                if !path.is_empty() {
+                    path.push('.');
+                }
+                if key.is_empty() || key.contains(|c: char| ".[]' ".contains(c)) {
+                    path += &format!("'{}'", key.replace('\'', "''"));
+                } else {
+                    path += key;
+                }
+            }
+        }
+        path
+    }
+
+    fn file_of(&self, mut place: Place) -> usize {
+        loop {
+            let stand = self.stand(place);
+            match (&stand.step, stand.above) {
+                (Step::File(file), _) => return *file,
+                (_, Some(above)) => place = above,
+                (_, None) => unreachable!("only the top of a file has nothing above"),
+            }
+        }
+    }
+
+    fn stand(&self, place: Place) -> &Stand {
+        &self.stands[place.0 as usize]
+    }
+
+    fn excerpt(&self, file: usize, span: Span) -> Option<Excerpt> {
+        const AROUND: usize = 100;
+        if span.line == 0 {
+            return None;
+        }
+        let line = self.sources[file].line(span.line);
+        let skipped = if span.column > 2 * AROUND { span.column - 1 - AROUND } else { 0 };
+        let text: String = line.chars().skip(skipped).take(4 * AROUND).collect();
+        let octet = |column: usize| {
+            let characters = column.saturating_sub(1 + skipped);
+            text.char_indices().nth(characters).map_or(text.len(), |(i, _)| i)
+        };
+        let start = octet(span.column);
+        let end = if span.end_line == span.line { octet(span.end_column) } else { text.len() };
+        let meant = text.get(start..end).unwrap_or_default().trim_end();
+        Some(Excerpt { span: start..start + meant.len(), text })
+    }
+}

@@ -1,0 +1,306 @@
+//! What is wrong in the files, said so that it can be put right.
+//!
+//! Every kind of problem is one row of [`ProblemKind`]: a stable id, its
+//! values, its words. A [`Report`] shows problems as text with the source
+//! line and a caret, or as JSON.
+//!
+//! Knows nothing of YAML and of the model.
+
+use std::fmt::{self, Write as _};
+use std::path::PathBuf;
+
+use annotate_snippets::renderer::DEFAULT_TERM_WIDTH;
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+
+/// One thing wrong in the files, or worth a second look.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Problem {
+    pub severity: Severity,
+    pub file: PathBuf,
+    /// From 1; 0 when the file as a whole is meant.
+    pub line: usize,
+    /// In characters, from 1; 0 when the file as a whole is meant.
+    pub column: usize,
+    /// The path of keys, e.g. `pools.eu.endpoints[2].address`.
+    pub place: String,
+    pub kind: ProblemKind,
+    /// What to write instead.
+    pub help: Option<String>,
+    /// A second place that has part in it.
+    pub also: Option<Also>,
+    pub excerpt: Option<Excerpt>,
+}
+
+/// Whether the configuration is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    Error,
+    /// A lint: the configuration is taken.
+    Warning,
+}
+
+impl Severity {
+    fn word(self) -> &'static str {
+        match self {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        }
+    }
+}
+
+/// The second place of a problem.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Also {
+    pub file: PathBuf,
+    pub line: usize,
+    pub column: usize,
+    /// What is there, such as `first defined here`.
+    pub label: &'static str,
+    pub excerpt: Option<Excerpt>,
+}
+
+/// A source line, or the part of a very long one, and what is meant in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Excerpt {
+    pub text: String,
+    /// Octets of `text`.
+    pub span: std::ops::Range<usize>,
+}
+
+/// Everything wrong in one set of files, in their order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    pub problems: Vec<Problem>,
+}
+
+macro_rules! kinds {
+    ($( $id:ident: $name:ident { $($field:ident: $type:ty),* } => $text:literal; )*) => {
+        /// What is wrong; `Display` says it in plain words.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum ProblemKind { $( $name { $($field: $type),* } ),* }
+
+        impl ProblemKind {
+            /// The ids of all kinds.
+            pub const IDS: &[&str] = &[$(stringify!($id)),*];
+
+            /// A stable word for programs and for `warning[…]`.
+            pub fn id(&self) -> &'static str {
+                match self { $( ProblemKind::$name { .. } => stringify!($id) ),* }
+            }
+        }
+
+        impl fmt::Display for ProblemKind {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self { $( ProblemKind::$name { $($field),* } => write!(f, $text) ),* }
+            }
+        }
+    };
+}
+
+kinds! {
+    // Files.
+    unreadable: Unreadable { why: String } => "cannot be read: {why}";
+    no_yaml_files: NoYamlFiles {} => "no YAML file in this directory";
+    too_large: TooLarge { octets: u64, limit: u64 } => "the file has {octets} octets; at most {limit} are read";
+    not_utf8: NotUtf8 { why: String } => "not UTF-8: {why}";
+    control_character: ControlCharacter { code: String } => "the control character {code} stands here";
+    empty_file: EmptyFile {} => "the file is empty";
+    no_zone: NoZone {} => "no zone is configured";
+    // YAML.
+    syntax: Syntax { what: String } => "not YAML: {what}";
+    tab_indentation: TabIndentation {} => "a tab indents this line; YAML indents with spaces";
+    second_document: SecondDocument {} => "a second YAML document begins here";
+    too_deep: TooDeep { limit: usize } => "nested more than {limit} levels deep";
+    alias_bomb: AliasBomb { limit: usize } => "the aliases unfold into more than {limit} values";
+    tag: Tag { tag: String } => "the YAML tag `{tag}` has no meaning here";
+    merge_key: MergeKey {} => "the merge key `<<` is not part of YAML 1.2";
+    odd_key: OddKey { found: String } => "{found} is not a key: keys are texts";
+    duplicate_key: DuplicateKey { key: String } => "the key `{key}` stands twice";
+    // Shape.
+    wrong_shape: WrongShape { found: String, expected: String } => "{found} stands where {expected} is due";
+    null_value: NullValue { key: String } => "`{key}` has no value";
+    unknown_key: UnknownKey { of: String, key: String } => "{of} has no key `{key}`";
+    later_key: LaterKey { key: String } => "`{key}` is not supported by this version";
+    proxied_key: ProxiedKey { key: String } => "`{key}` is a feature of proxied load balancing; Hale answers DNS only";
+    missing_key: MissingKey { of: String, key: String } => "{of} needs `{key}`";
+    both_keys: BothKeys { first: String, second: String } => "`{first}` and `{second}` exclude each other";
+    no_zone_beside: NoZoneBeside { key: String } => "`{key}` belongs to a zone, but no `zone: NAME` stands beside it";
+    other_name: OtherName { key: String, name: String } => "`name: {name}` stands under the key `{key}`";
+    defined_twice: DefinedTwice { what: String, name: String } => "the {what} `{name}` is defined twice";
+    // Single values.
+    unquoted: Unquoted { value: String } => "`{value}` is a boolean, not a text";
+    not_boolean: NotBoolean { value: String } => "{value} is neither `true` nor `false`";
+    not_number: NotNumber { value: String } => "{value} is not a whole number";
+    out_of_range: OutOfRange { value: String, range: String } => "{value} is out of range: {range}";
+    not_duration: NotDuration { value: String } => "`{value}` is not a duration";
+    not_whole_seconds: NotWholeSeconds { value: String } => "`{value}` is not a whole number of seconds";
+    unknown_value: UnknownValue { value: String, expected: String } => "`{value}` is not known here; known: {expected}";
+    later_value: LaterValue { key: String, value: String } => "`{key}: {value}` is not supported by this version";
+    proxied_value: ProxiedValue { key: String, value: String } => "`{key}: {value}` is a feature of proxied load balancing; Hale answers DNS only";
+    empty_list: EmptyList { key: String } => "`{key}` is empty";
+    listed_twice: ListedTwice { value: String } => "{value} is listed twice";
+    // The server.
+    not_listen: NotListen { value: String } => "`{value}` is not an address with a port";
+    // Monitors.
+    not_for_type: NotForType { key: String, check: String } => "`{key}` means nothing to a monitor of type {check}";
+    not_method: NotMethod { value: String } => "`{value}` is not an HTTP method";
+    not_path: NotPath { value: String, why: String } => "`{value}` is not a request path: {why}";
+    not_header: NotHeader { name: String, why: String } => "the header `{name}` cannot be sent: {why}";
+    not_codes: NotCodes { value: String } => "`{value}` is not a status code";
+    body_of_head: BodyOfHead {} => "`expected_body` can never match: the answer to HEAD has no body";
+    body_above_limit: BodyAboveLimit { octets: usize, limit: usize } => "`expected_body` has {octets} octets, but `body_limit` lets {limit} be searched";
+    not_size: NotSize { value: String } => "`{value}` is not a size in octets";
+    not_server_name: NotServerName { value: String } => "`{value}` is not a host name";
+    ca_file: CaFile { path: String, why: String } => "`{path}` holds no trusted roots: {why}";
+    no_port: NoPort { pool: String, monitor: String } => "the monitor `{monitor}` of pool `{pool}` is of type tcp, and neither it nor this endpoint has a `port`";
+    // Pools.
+    not_simple_name: NotSimpleName { what: String, name: String } => "`{name}` cannot name a {what}: its letters are a-z, A-Z, 0-9, `-` and `_`";
+    not_endpoint_name: NotEndpointName { name: String } => "`{name}` cannot name an endpoint: it is 1 to 128 characters without spaces and `/`";
+    no_such_monitor: NoSuchMonitor { name: String } => "there is no monitor `{name}`";
+    no_such_pool: NoSuchPool { name: String } => "there is no pool `{name}`";
+    threshold_above_size: ThresholdAboveSize { key: String, threshold: u64, size: String } => "`{key}` is {threshold}, but the pool has {size}";
+    not_address: NotAddress { value: String, why: String } => "`{value}` is not an address: {why}";
+    unfit_address: UnfitAddress { value: String, why: String } => "`{value}` cannot be an endpoint: {why}";
+    hostname_address: HostnameAddress { value: String } => "`{value}` is a host name; endpoints given by name are not supported by this version";
+    not_weight: NotWeight { value: String } => "`{value}` is not a weight";
+    // Zones.
+    not_name: NotName { value: String, why: String } => "`{value}`: {why}";
+    address_as_name: AddressAsName { value: String } => "`{value}` is an address; a domain name is due";
+    outside_zone: OutsideZone { name: String, zone: String } => "`{name}` lies outside the zone {zone}";
+    no_apex_ns: NoApexNs { zone: String } => "the zone {zone} has no NS records at its apex";
+    mailbox: Mailbox { value: String } => "`{value}`: a mailbox is written as a domain name";
+    record_type: RecordType { rtype: String } => "records of type `{rtype}` are not supported by this version";
+    provider_type: ProviderType { rtype: String } => "`{rtype}` is not a DNS record type, some DNS providers act on it";
+    not_text: NotText { value: String, why: String } => "`{value}` is not a TXT value: {why}";
+    several_values: SeveralValues { count: usize } => "a CNAME has one value, these are {count}";
+    same_type_twice: SameTypeTwice { owner: String, rtype: String } => "{owner} has its {rtype} records in two places";
+    cname_at_apex: CnameAtApex { zone: String } => "a CNAME cannot stand at the apex of a zone ({zone}): SOA and NS are there";
+    cname_beside: CnameBeside { owner: String, rtype: String } => "{owner} has a CNAME and {rtype} records; a CNAME stands alone";
+    below_cut: BelowCut { what: String, owner: String, cut: String } => "{what} at {owner} is never answered: {cut} is delegated by its NS records";
+    no_fallback: NoFallback { name: String } => "the load balancer `{name}` has no `fallback_pool`";
+    // Lints.
+    no_effect: NoEffect { key: String } => "`{key}` has no effect yet";
+    long_ttl: LongTtl { ttl: u32 } => "answers are kept for {ttl} s, so clients follow a failure that late";
+    records_hidden: RecordsHidden { owner: String, rtype: String } => "the load balancer hides the {rtype} records of {owner}";
+    zone_repeated: ZoneRepeated { name: String, owner: String } => "`{name}` is relative and becomes {owner}";
+    probes_late: ProbesLate { targets: usize, probes: u64, limit: u32 } => "{targets} targets may need {probes} probes at once, and `max_probes` is {limit}: probes will be late";
+    probe_longer: ProbeLonger { worst: String, interval: String } => "one probe may last {worst}, longer than the interval of {interval}: beats are skipped";
+    all_weights_zero: AllWeightsZero { of: String } => "every weight of {of} is 0, so steering never chooses it";
+    unused_weight: UnusedWeight { pool: String } => "the pool `{pool}` is not among `default_pools`, so its weight is unused";
+    no_ns_address: NoNsAddress { target: String } => "the name server {target} lies in this zone and has no address";
+    alias_target: AliasTarget { target: String, rtype: String } => "the {rtype} record points to {target}, which is a CNAME";
+}
+
+impl Report {
+    /// Whether the configuration is refused.
+    pub fn has_errors(&self) -> bool {
+        self.problems.iter().any(|problem| problem.severity == Severity::Error)
+    }
+
+    /// Each problem as `file:line:column: error: …`, its source line with a
+    /// caret, and what to write instead.
+    pub fn text(&self, colour: bool) -> String {
+        let mut out = String::new();
+        for (i, problem) in self.problems.iter().enumerate() {
+            if i > 0 {
+                out.push('\n');
+            }
+            problem.write(colour, &mut out).expect("writing to a String does not fail");
+        }
+        out
+    }
+
+    /// An array of objects for programs.
+    pub fn json(&self) -> serde_json::Value {
+        self.problems.iter().map(Problem::json).collect()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text(false))
+    }
+}
+
+impl std::error::Error for Report {}
+
+impl Problem {
+    fn write(&self, colour: bool, out: &mut String) -> fmt::Result {
+        let (bold, tint, off) = match (colour, self.severity) {
+            (false, _) => ("", "", ""),
+            (true, Severity::Error) => ("\x1b[1m", "\x1b[1;91m", "\x1b[0m"),
+            (true, Severity::Warning) => ("\x1b[1m", "\x1b[1;33m", "\x1b[0m"),
+        };
+        write_place(&self.file, self.line, self.column, out)?;
+        write!(out, ": {tint}{}", self.severity.word())?;
+        if self.severity == Severity::Warning {
+            write!(out, "[{}]", self.kind.id())?;
+        }
+        writeln!(out, "{off}: {bold}{}{off}", self.kind)?;
+        write_excerpt(self.excerpt.as_ref(), self.line, self.severity, colour, out)?;
+        if let Some(also) = &self.also {
+            write_place(&also.file, also.line, also.column, out)?;
+            writeln!(out, ": note: {}", also.label)?;
+            write_excerpt(also.excerpt.as_ref(), also.line, Severity::Warning, colour, out)?;
+        }
+        if let Some(help) = &self.help {
+            writeln!(out, "{bold}help{off}: {help}")?;
+        }
+        Ok(())
+    }
+
+    fn json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "file": self.file.to_string_lossy(),
+            "line": (self.line > 0).then_some(self.line),
+            "column": (self.column > 0).then_some(self.column),
+            "place": self.place,
+            "severity": self.severity.word(),
+            "kind": self.kind.id(),
+            "message": self.kind.to_string(),
+            "help": self.help,
+            "related": self.also.as_ref().map(|also| serde_json::json!({
+                "file": also.file.to_string_lossy(),
+                "line": also.line,
+                "column": also.column,
+                "message": also.label,
+            })),
+        })
+    }
+}
+
+fn write_place(file: &std::path::Path, line: usize, column: usize, out: &mut String) -> fmt::Result {
+    write!(out, "{}", file.display())?;
+    if line > 0 {
+        write!(out, ":{line}:{column}")?;
+    }
+    Ok(())
+}
+
+fn write_excerpt(
+    excerpt: Option<&Excerpt>,
+    line: usize,
+    severity: Severity,
+    colour: bool,
+    out: &mut String,
+) -> fmt::Result {
+    let Some(excerpt) = excerpt else { return Ok(()) };
+    let level = match severity {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
+    };
+    let snippet = Snippet::source(excerpt.text.as_str())
+        .line_start(line)
+        .annotation(AnnotationKind::Primary.span(excerpt.span.clone()));
+    let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
+    let renderer = renderer.term_width(DEFAULT_TERM_WIDTH);
+    let drawn = renderer.render(&[Group::with_level(level).element(snippet)]);
+    for line in drawn.lines() {
+        // The frame's empty lines carry nothing.
+        if line.trim_matches([' ', '|']).is_empty() {
+            continue;
+        }
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    Ok(())
+}

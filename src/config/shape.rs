@@ -1,0 +1,162 @@
+//! The shape of the files: which keys stand where.
+//!
+//! Every key is a [`Field`], so that one that is wrong does not hide the
+//! others. Meaning, ranges and defaults are `lower`'s.
+
+use serde::Deserialize;
+
+use super::file::{Field, Named, OneOrMany, Scalar, SingleOrMap};
+
+/// One file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct File {
+    pub server: Field<Server>,
+    pub monitors: Field<Named<Monitor>>,
+    pub pools: Field<Named<Pool>>,
+    pub zone: Field<Scalar>,
+    pub ttl: Field<Scalar>,
+    pub soa: Field<Soa>,
+    pub records: Field<Named<OneOrMany<Record>>>,
+    pub load_balancers: Field<Named<LoadBalancer>>,
+    pub zones: Field<Named<Zone>>,
+}
+
+/// A zone under `zones`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Zone {
+    pub ttl: Field<Scalar>,
+    pub soa: Field<Soa>,
+    pub records: Field<Named<OneOrMany<Record>>>,
+    pub load_balancers: Field<Named<LoadBalancer>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Server {
+    pub listen: Field<OneOrMany<Scalar>>,
+    pub udp_workers: Field<Scalar>,
+    pub state_dir: Field<Scalar>,
+    pub startup_wait: Field<Scalar>,
+    pub state_max_age: Field<Scalar>,
+    pub max_probes: Field<Scalar>,
+    pub reload_guard: Field<Scalar>,
+    pub log: Field<Scalar>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Monitor {
+    pub r#type: Field<Scalar>,
+    pub method: Field<Scalar>,
+    pub path: Field<Scalar>,
+    pub port: Field<Scalar>,
+    pub header: Field<Named<OneOrMany<Scalar>>>,
+    pub interval: Field<Scalar>,
+    pub timeout: Field<Scalar>,
+    pub retries: Field<Scalar>,
+    pub consecutive_up: Field<Scalar>,
+    pub consecutive_down: Field<Scalar>,
+    pub recheck_interval: Field<Scalar>,
+    pub expected_codes: Field<OneOrMany<Scalar>>,
+    pub expected_body: Field<Scalar>,
+    pub body_limit: Field<Scalar>,
+    pub follow_redirects: Field<Scalar>,
+    pub allow_insecure: Field<Scalar>,
+    pub server_name: Field<Scalar>,
+    pub ca_file: Field<Scalar>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Pool {
+    pub name: Field<Scalar>,
+    pub enabled: Field<Scalar>,
+    pub monitor: Field<Scalar>,
+    pub monitors: Field<OneOrMany<Scalar>>,
+    pub health_threshold: Field<Scalar>,
+    pub minimum_origins: Field<Scalar>,
+    pub endpoint_steering: Field<SteeringOrName>,
+    pub origin_steering: Field<SteeringOrName>,
+    pub answer: Field<Scalar>,
+    pub max_answers: Field<Scalar>,
+    pub family_threshold: Field<FamilyThreshold>,
+    pub endpoints: Field<Vec<Field<Endpoint>>>,
+    pub origins: Field<Vec<Field<Endpoint>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FamilyThreshold {
+    pub ipv4: Field<Scalar>,
+    pub ipv6: Field<Scalar>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Endpoint {
+    pub name: Field<Scalar>,
+    pub address: Field<Scalar>,
+    pub enabled: Field<Scalar>,
+    pub weight: Field<Scalar>,
+    pub port: Field<Scalar>,
+    pub header: Field<Named<OneOrMany<Scalar>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Steering {
+    pub policy: Field<Scalar>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LoadBalancer {
+    pub name: Field<Scalar>,
+    pub enabled: Field<Scalar>,
+    pub proxied: Field<Scalar>,
+    pub ttl: Field<Scalar>,
+    pub steering_policy: Field<Scalar>,
+    pub random_steering: Field<RandomSteering>,
+    pub default_pools: Field<Vec<Field<Scalar>>>,
+    pub fallback_pool: Field<Scalar>,
+    pub when_unavailable: Field<Scalar>,
+    pub session_affinity: Field<Scalar>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RandomSteering {
+    pub default_weight: Field<Scalar>,
+    pub pool_weights: Field<Named<Scalar>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Soa {
+    pub mname: Field<Scalar>,
+    pub rname: Field<Scalar>,
+    pub refresh: Field<Scalar>,
+    pub retry: Field<Scalar>,
+    pub expire: Field<Scalar>,
+    pub minimum: Field<Scalar>,
+    pub serial: Field<Scalar>,
+    pub ttl: Field<Scalar>,
+}
+
+/// An RRset in OctoDNS's schema.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Record {
+    pub r#type: Field<Scalar>,
+    pub ttl: Field<Scalar>,
+    pub value: Field<RecordValue>,
+    pub values: Field<OneOrMany<RecordValue>>,
+}
+
+/// `random`, or a map with the policy in it.
+pub type SteeringOrName = SingleOrMap<Steering>;
+
+/// A value of a record: a single one, or a map such as MX has.
+pub type RecordValue = SingleOrMap<Named<Scalar>>;

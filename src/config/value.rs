@@ -1,0 +1,307 @@
+//! How single values are written: durations, status codes, weights, sizes,
+//! addresses.
+//!
+//! Text in, value out; who asks says what is wrong and where.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+/// A duration: seconds (`15`, `0.5`), or a sum of `d`, `h`, `m`, `s`, `ms`
+/// from the largest to the smallest (`1h30m`).
+pub fn duration(text: &str) -> Option<Duration> {
+    if let Some(seconds) = decimal(text) {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let units = [("d", 86400.0), ("h", 3600.0), ("m", 60.0), ("s", 1.0), ("ms", 0.001)];
+    let (mut rest, mut allowed, mut total) = (text, &units[..], 0.0);
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let number = decimal(&rest[..digits])?;
+        let letters = &rest[digits..];
+        let end = letters.find(|c: char| !c.is_ascii_lowercase()).unwrap_or(letters.len());
+        let at = allowed.iter().position(|(unit, _)| *unit == &letters[..end])?;
+        total += number * allowed[at].1;
+        allowed = &allowed[at + 1..];
+        rest = &letters[end..];
+    }
+    if text.is_empty() { None } else { Duration::try_from_secs_f64(total).ok() }
+}
+
+/// A duration as people write it: `1h30m`, `500ms`.
+pub fn show(duration: Duration) -> String {
+    let mut rest = duration.as_millis();
+    if rest == 0 {
+        return "0s".into();
+    }
+    let mut out = String::new();
+    for (unit, size) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)] {
+        if rest >= size {
+            out += &format!("{}{unit}", rest / size);
+            rest %= size;
+        }
+    }
+    out
+}
+
+fn decimal(text: &str) -> Option<f64> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |part: &str| !part.is_empty() && part.len() < 16 && part.bytes().all(|b| b.is_ascii_digit());
+    (digits(whole) && digits(fraction)).then(|| text.parse().ok()).flatten()
+}
+
+/// Status codes: `200`, `2xx`, or several with commas between. The error is
+/// the part that is none.
+pub fn codes(text: &str) -> Result<Vec<RangeInclusive<u16>>, &str> {
+    text.split(',')
+        .map(str::trim)
+        .map(|part| {
+            let bytes = part.as_bytes();
+            match bytes {
+                [class @ b'1'..=b'5', b'x' | b'X', b'x' | b'X'] => {
+                    let first = u16::from(class - b'0') * 100;
+                    Ok(first..=first + 99)
+                }
+                [b'1'..=b'5', b'0'..=b'9', b'0'..=b'9'] => {
+                    let code = bytes.iter().fold(0, |sum, digit| sum * 10 + u16::from(digit - b'0'));
+                    Ok(code..=code)
+                }
+                _ => Err(part),
+            }
+        })
+        .collect()
+}
+
+/// A weight of 0 to 1 as hundredths.
+pub fn weight(text: &str) -> Option<u8> {
+    let hundredths = decimal(text)? * 100.0;
+    let rounded = hundredths.round();
+    ((hundredths - rounded).abs() < 1e-9 && rounded <= 100.0).then_some(rounded as u8)
+}
+
+/// A number of octets: `10240`, `10KiB`, `1MiB`.
+pub fn size(text: &str) -> Option<usize> {
+    let (digits, factor) = match (text.strip_suffix("KiB"), text.strip_suffix("MiB")) {
+        (Some(digits), _) => (digits.trim_end(), 1 << 10),
+        (_, Some(digits)) => (digits.trim_end(), 1 << 20),
+        _ => (text, 1),
+    };
+    let number: usize = digits.parse().ok().filter(|_| digits.bytes().all(|b| b.is_ascii_digit()))?;
+    number.checked_mul(factor)
+}
+
+/// Why a text is not an endpoint's address.
+#[derive(Debug, PartialEq, Eq)]
+pub enum NoAddress {
+    /// It looks like a host name.
+    Hostname,
+    /// It is written wrongly: why, and how to write it if that is clear.
+    Malformed(&'static str, Option<String>),
+    /// No packet for it reaches an endpoint: why, and what to write if clear.
+    Unfit(&'static str, Option<String>),
+}
+
+/// An address as text, without a prefix length, brackets, zone or port.
+pub fn address(text: &str) -> Result<IpAddr, NoAddress> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let malformed = |why, right: Option<String>| Err(NoAddress::Malformed(why, right));
+    let trimmed = text.trim();
+    if trimmed != text && trimmed.parse::<IpAddr>().is_ok() {
+        return malformed("there are spaces around it", Some(trimmed.into()));
+    }
+    if let Some((before, length)) = text.split_once('/')
+        && before.parse::<IpAddr>().is_ok()
+        && length.bytes().all(|b| b.is_ascii_digit())
+    {
+        return malformed("it is a network, with a prefix length", Some(before.into()));
+    }
+    if let Some(inner) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'))
+        && inner.parse::<Ipv6Addr>().is_ok()
+    {
+        return malformed("brackets belong around it only where a port follows", Some(inner.into()));
+    }
+    if let Ok(socket) = text.parse::<std::net::SocketAddr>() {
+        return malformed(
+            "it carries a port",
+            Some(format!("{}`, and `port: {}", socket.ip(), socket.port())),
+        );
+    }
+    if let Some((before, _)) = text.split_once('%')
+        && before.parse::<Ipv6Addr>().is_ok()
+    {
+        return malformed("a zone (`%…`) has meaning on one machine only", Some(before.into()));
+    }
+    let parts: Vec<&str> = text.split('.').collect();
+    if parts.iter().all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit())) {
+        let plain = parts.iter().map(|part| match part.trim_start_matches('0') {
+            "" => "0",
+            digits => digits,
+        });
+        let plain = plain.collect::<Vec<_>>().join(".");
+        return match plain.parse::<Ipv4Addr>() {
+            Ok(_) => malformed("leading zeros mean octal to some programs", Some(plain)),
+            Err(_) if parts.len() != 4 => malformed("an IPv4 address has four numbers", None),
+            Err(_) => malformed("each number of an IPv4 address is at most 255", None),
+        };
+    }
+    if text.contains(':') {
+        return malformed("an IPv6 address is eight groups of hexadecimal digits, `::` once", None);
+    }
+    let host = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    if !text.is_empty() && text.chars().all(host) && text.contains(|c: char| c.is_ascii_alphabetic()) {
+        return Err(NoAddress::Hostname);
+    }
+    malformed("it is neither an IPv4 nor an IPv6 address", None)
+}
+
+/// An address that can be an endpoint.
+pub fn endpoint_address(text: &str) -> Result<IpAddr, NoAddress> {
+    let address = address(text)?;
+    if let IpAddr::V6(v6) = address
+        && let Some(v4) = v6.to_ipv4_mapped()
+    {
+        return Err(NoAddress::Unfit("it is an IPv4 address mapped into IPv6", Some(v4.to_string())));
+    }
+    let unfit = [
+        ("0.0.0.0/8", "0.0.0.0/8 means \"this network\""),
+        ("224.0.0.0/4", "it is a multicast address"),
+        ("255.255.255.255/32", "it is the broadcast address"),
+        ("240.0.0.0/4", "240.0.0.0/4 is reserved"),
+        ("::/128", "it is the unspecified address"),
+        ("ff00::/8", "it is a multicast address"),
+        ("fe80::/10", "a link-local address has meaning on one link only"),
+    ];
+    for (network, why) in unfit {
+        let network: IpNet = network.parse().expect("the table holds networks");
+        if network.contains(&address) {
+            return Err(NoAddress::Unfit(why, None));
+        }
+    }
+    Ok(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_seconds_or_sums() {
+        for (text, millis) in [
+            ("15", Some(15_000)),
+            ("0.5", Some(500)),
+            ("0", Some(0)),
+            ("500ms", Some(500)),
+            ("1h30m", Some(5_400_000)),
+            ("1d", Some(86_400_000)),
+            ("1.5h", Some(5_400_000)),
+            ("2m3s4ms", Some(123_004)),
+            ("", None),
+            ("-1", None),
+            ("1e3", None),
+            (".5", None),
+            ("5.", None),
+            ("30m1h", None),
+            ("1m1m", None),
+            ("10 s", None),
+            ("10S", None),
+            ("1w", None),
+            ("10:30", None),
+            ("1_000", None),
+            ("99999999999999999999d", None),
+        ] {
+            assert_eq!(duration(text).map(|d| d.as_millis()), millis, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_shown_duration_reads_back() {
+        for text in ["1h30m", "500ms", "15s", "1d1ms", "0s"] {
+            assert_eq!(show(duration(text).unwrap()), text);
+        }
+    }
+
+    #[test]
+    fn codes_are_single_ones_and_classes() {
+        for (text, ranges) in [
+            ("200", Ok(vec![200..=200])),
+            ("2xx", Ok(vec![200..=299])),
+            ("2XX", Ok(vec![200..=299])),
+            ("200,3xx", Ok(vec![200..=200, 300..=399])),
+            ("200, 302", Ok(vec![200..=200, 302..=302])),
+            ("20x", Err("20x")),
+            ("200-299", Err("200-299")),
+            ("600", Err("600")),
+            ("099", Err("099")),
+            ("200,", Err("")),
+            ("", Err("")),
+        ] {
+            assert_eq!(codes(text), ranges, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn weights_are_hundredths() {
+        for (text, hundredths) in [
+            ("0", Some(0)),
+            ("1", Some(100)),
+            ("1.0", Some(100)),
+            ("0.5", Some(50)),
+            ("0.29", Some(29)),
+            ("0.57", Some(57)),
+            ("0.005", None),
+            ("1.01", None),
+            ("-1", None),
+            ("4294967295", None),
+            ("1e-1", None),
+        ] {
+            assert_eq!(weight(text), hundredths, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_octets_or_binary_multiples() {
+        for (text, octets) in [
+            ("1", Some(1)),
+            ("10KiB", Some(10240)),
+            ("1 MiB", Some(1 << 20)),
+            ("10KB", None),
+            ("+1", None),
+            ("", None),
+        ] {
+            assert_eq!(size(text), octets, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_endpoint_has_a_plain_address() {
+        for text in ["192.0.2.1", "127.0.0.1", "10.0.0.1", "2001:DB8::1", "::1"] {
+            assert!(endpoint_address(text).is_ok(), "{text}");
+        }
+        for (text, right) in [
+            ("010.0.0.1", Some("10.0.0.1")),
+            ("192.0.2.010", Some("192.0.2.10")),
+            ("192.0.2", None),
+            ("192.0.2.256", None),
+            ("192.0.2.1/32", Some("192.0.2.1")),
+            ("[2001:db8::1]", Some("2001:db8::1")),
+            ("2001:db8::1%eth0", Some("2001:db8::1")),
+            ("192.0.2.1:80", Some("192.0.2.1`, and `port: 80")),
+            (" 192.0.2.1", Some("192.0.2.1")),
+            ("2001:db8", None),
+            ("", None),
+        ] {
+            match endpoint_address(text) {
+                Err(NoAddress::Malformed(_, help)) => assert_eq!(help.as_deref(), right, "{text}"),
+                other => panic!("{text}: {other:?}"),
+            }
+        }
+        for text in ["::ffff:192.0.2.1", "0.0.0.0", "::", "224.0.0.1", "255.255.255.255", "ff02::1"] {
+            assert!(matches!(endpoint_address(text), Err(NoAddress::Unfit(..))), "{text}");
+        }
+        assert_eq!(endpoint_address("www.example.com"), Err(NoAddress::Hostname));
+    }
+}

@@ -1,0 +1,266 @@
+//! What is known about keys beyond those that take effect.
+//!
+//! An API object pasted into a file carries fields that say nothing here,
+//! fields of a later version, and fields of proxied load balancing. This
+//! table tells them apart, so that a typo is the only unknown key.
+
+/// What becomes of a key that no shape has.
+#[derive(Clone, Copy, Debug)]
+pub enum Fate {
+    /// Taken and left out: it says what the server knows better, or remarks.
+    Ignored,
+    /// Refused, unless its value says no more than its absence.
+    Later { harmless: &'static [&'static str], instead: &'static str },
+    /// Refused likewise.
+    Proxied { harmless: &'static [&'static str], instead: &'static str },
+}
+
+/// The words for one shape.
+#[derive(Debug)]
+pub struct Words {
+    /// As messages name it.
+    pub name: &'static str,
+    /// Keys whose null means absent, as Cloudflare's API writes it.
+    pub null: &'static [&'static str],
+    /// Second spellings, left out of lists of keys.
+    pub aliases: &'static [&'static str],
+    ignored: &'static [&'static str],
+    fates: &'static [(&'static str, Fate)],
+}
+
+impl Words {
+    pub fn fate(&self, key: &str) -> Option<Fate> {
+        if self.ignored.contains(&key) {
+            return Some(Fate::Ignored);
+        }
+        self.fates.iter().find(|(name, _)| *name == key).map(|(_, fate)| *fate)
+    }
+}
+
+const LATER: Fate = Fate::Later { harmless: &[], instead: "" };
+
+const fn later(instead: &'static str) -> Fate {
+    Fate::Later { harmless: &[], instead }
+}
+
+const fn unless(harmless: &'static [&'static str], instead: &'static str) -> Fate {
+    Fate::Later { harmless, instead }
+}
+
+const fn proxied(harmless: &'static [&'static str], instead: &'static str) -> Fate {
+    Fate::Proxied { harmless, instead }
+}
+
+const NONE: Words = Words { name: "this map", null: &[], aliases: &[], ignored: &[], fates: &[] };
+
+const MONITOR_BY_POOL: &str =
+    "give each pool its `monitor`, or several that must all pass as `monitors: [a, b]`";
+const BY_ORDER: &str =
+    "list the pools in `default_pools`, and steer them by `steering_policy: off` or `random`";
+
+static FILE: Words = Words {
+    name: "a file",
+    fates: &[
+        ("monitor_groups", later(MONITOR_BY_POOL)),
+        ("vantages", later("all probes start at this server")),
+        ("places", later(BY_ORDER)),
+        ("alerts", LATER),
+        ("maintenance", later("set `enabled: false` on what is worked on")),
+        ("zone_file", later("write the records under `records`")),
+    ],
+    ..NONE
+};
+
+static ZONE: Words =
+    Words { name: "a zone", fates: &[("zone_file", later("write the records under `records`"))], ..NONE };
+
+static SERVER: Words = Words {
+    name: "`server`",
+    fates: &[("site", later("steering does not go by places")), ("resolvers", LATER)],
+    ..NONE
+};
+
+static SOA: Words = Words { name: "`soa`", ..NONE };
+
+static RECORD: Words = Words {
+    name: "a record",
+    ignored: &["octodns"],
+    fates: &[
+        ("dynamic", later("describe pools and a load balancer instead")),
+        ("geo", later("describe pools and a load balancer instead")),
+        ("healthcheck", later("describe pools and a load balancer instead")),
+    ],
+    ..NONE
+};
+
+static MONITOR: Words = Words {
+    name: "a monitor",
+    null: &["header", "port", "expected_body", "expected_codes"],
+    ignored: &["id", "description", "created_on", "modified_on"],
+    fates: &[
+        ("probe_zone", proxied(&[], "take it away: probes go straight to the address")),
+        ("start_period", LATER),
+        ("flap_limit", LATER),
+        ("flap_window", LATER),
+        ("flap_hold", LATER),
+        ("stale_after", LATER),
+    ],
+    ..NONE
+};
+
+static POOL: Words = Words {
+    name: "a pool",
+    null: &["monitor", "origin_steering", "endpoint_steering"],
+    aliases: &["origins", "minimum_origins", "origin_steering", "name"],
+    ignored: &[
+        "id",
+        "description",
+        "created_on",
+        "modified_on",
+        "disabled_at",
+        "healthy",
+        "failure_reason",
+        "networks",
+        "notification_email",
+        "notification_filter",
+        "latitude",
+        "longitude",
+    ],
+    fates: &[
+        ("monitor_group", later("write `monitors: [a, b]`: all of them must pass")),
+        ("check_regions", later("all probes start at this server; take the key away")),
+        ("health_sources", later("all probes start at this server; take the key away")),
+        (
+            "load_shedding",
+            unless(&["0", "random", "hash"], "lower the pool's weight under `random_steering` instead"),
+        ),
+        ("start_period", LATER),
+        ("slow_start", LATER),
+        ("drain_wait", LATER),
+        ("at_least", later("all of `monitors` must pass")),
+    ],
+};
+
+static ENDPOINT: Words = Words {
+    name: "an endpoint",
+    null: &["header", "port"],
+    ignored: &["id", "disabled_at", "healthy", "failure_reason", "flatten_cname", "description"],
+    fates: &[(
+        "virtual_network_id",
+        proxied(&[], "take it away: endpoints are reached by this machine's own routes"),
+    )],
+    ..NONE
+};
+
+static LOAD_BALANCER: Words = Words {
+    name: "a load balancer",
+    null: &["random_steering", "session_affinity", "fallback_pool"],
+    aliases: &["name", "proxied", "session_affinity"],
+    ignored: &[
+        "id",
+        "description",
+        "created_on",
+        "modified_on",
+        "networks",
+        "zone_name",
+        "session_affinity_ttl",
+        "session_affinity_attributes",
+    ],
+    fates: &[
+        ("rules", later(BY_ORDER)),
+        ("pool_sets", later(BY_ORDER)),
+        ("region_pools", later(BY_ORDER)),
+        ("country_pools", later(BY_ORDER)),
+        ("pop_pools", later(BY_ORDER)),
+        ("location_strategy", unless(&["pop", "proximity"], BY_ORDER)),
+        ("adaptive_routing", proxied(&["false"], "take it away")),
+        ("tunnel_id", proxied(&[], "take it away")),
+        ("fallback", later("the fallback pool answers whatever its health")),
+        ("ttl_policy", unless(&["fixed"], "answers carry the `ttl` as written")),
+        ("failover_delay", later("failover is at once")),
+        ("failback_delay", later("failback is at once; `consecutive_up` of the monitor slows it")),
+        ("failback", later("failback is at once; `consecutive_up` of the monitor slows it")),
+    ],
+};
+
+static FAMILY_THRESHOLD: Words = Words { name: "`family_threshold`", ..NONE };
+static RANDOM_STEERING: Words =
+    Words { name: "`random_steering`", null: &["pool_weights", "default_weight"], ..NONE };
+static STEERING: Words = Words { name: "`endpoint_steering`", ..NONE };
+static MX: Words = Words { name: "an MX value", aliases: &["priority", "value"], ..NONE };
+
+/// The words for the shape of this name.
+pub fn of(shape: &str) -> &'static Words {
+    match shape {
+        "File" => &FILE,
+        "Zone" => &ZONE,
+        "Server" => &SERVER,
+        "Soa" => &SOA,
+        "Record" => &RECORD,
+        "Mx" => &MX,
+        "Monitor" => &MONITOR,
+        "Pool" => &POOL,
+        "Endpoint" => &ENDPOINT,
+        "LoadBalancer" => &LOAD_BALANCER,
+        "FamilyThreshold" => &FAMILY_THRESHOLD,
+        "RandomSteering" => &RANDOM_STEERING,
+        "Steering" => &STEERING,
+        _ => &NONE,
+    }
+}
+
+/// The word most like `word`, if one is like enough to be meant.
+pub fn nearest<'a>(word: &str, mut among: impl Iterator<Item = &'a str> + Clone) -> Option<&'a str> {
+    let most = (word.chars().count() / 3).clamp(1, 3);
+    let begun = |candidate: &&str| word.len() >= 3 && candidate.starts_with(word);
+    among
+        .clone()
+        .filter(|candidate| candidate.len().abs_diff(word.len()) <= 2 * most)
+        .map(|candidate| (distance(word, candidate), candidate))
+        .filter(|(distance, _)| *distance <= most)
+        .min_by_key(|(distance, candidate)| (*distance, candidate.len().abs_diff(word.len())))
+        .map(|(_, candidate)| candidate)
+        .or_else(|| among.find(begun))
+}
+
+/// How many letters must be added, taken away, changed or swapped with their
+/// neighbour to make `b` of `a`; case doesn't count.
+fn distance(a: &str, b: &str) -> usize {
+    let a: Vec<char> = a.chars().map(|c| c.to_ascii_lowercase()).collect();
+    let b: Vec<char> = b.chars().map(|c| c.to_ascii_lowercase()).collect();
+    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
+    for i in 1..=a.len() {
+        let mut row = vec![i; b.len() + 1];
+        for j in 1..=b.len() {
+            let changed = usize::from(a[i - 1] != b[j - 1]);
+            row[j] = (rows[i - 1][j] + 1).min(row[j - 1] + 1).min(rows[i - 1][j - 1] + changed);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                row[j] = row[j].min(rows[i - 2][j - 2] + 1);
+            }
+        }
+        rows.push(row);
+    }
+    rows[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_typo_finds_the_word_meant() {
+        let keys = ["steering_policy", "default_pools", "fallback_pool", "ttl", "endpoints", "enabled"];
+        for (typo, meant) in [
+            ("stering_policy", Some("steering_policy")),
+            ("endpoint", Some("endpoints")),
+            ("tll", Some("ttl")),
+            ("Enabled", Some("enabled")),
+            ("fallback_pools", Some("fallback_pool")),
+            ("healthcheck", None),
+            ("fall", Some("fallback_pool")),
+            ("x", None),
+        ] {
+            assert_eq!(nearest(typo, keys.into_iter()), meant, "{typo}");
+        }
+    }
+}

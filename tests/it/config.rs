@@ -1,0 +1,370 @@
+//! What the configuration refuses, word for word, and what it takes.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use haledns::config::{self, Loaded, LogFormat, ProblemKind, Report};
+use haledns::model::{
+    AnswerShape, Check, Name, PoolId, Serial, SteeringPolicy, Thresholds, Weight, WhenUnavailable,
+};
+
+const CASES: &str = "tests/config";
+
+/// Every file and directory in `tests/config`, against the report beside it.
+/// With `UPDATE_EXPECTED=1` the reports are written anew, to be read over.
+#[test]
+fn every_problem_is_reported_in_these_words() {
+    let mut wrong = Vec::new();
+    let mut seen = BTreeSet::new();
+    for case in cases() {
+        let report = match config::load(std::slice::from_ref(&case)) {
+            Ok(loaded) => loaded.lint_report(),
+            Err(report) => report,
+        };
+        seen.extend(report.problems.iter().map(|problem| problem.kind.id()));
+        let text = report.text(false).replace(&format!("{CASES}/"), "");
+        let expected = case.with_extension("expected");
+        if std::env::var_os("UPDATE_EXPECTED").is_some() {
+            fs::write(&expected, &text).unwrap();
+        } else if fs::read_to_string(&expected).ok().as_deref() != Some(&text) {
+            wrong.push(format!("--- {} is not what was reported:\n{text}", expected.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+
+    // Reported below: files too large to keep here, or not there at all.
+    let elsewhere = ["unreadable", "too_large"];
+    let unseen: Vec<_> =
+        ProblemKind::IDS.iter().filter(|id| !seen.contains(*id) && !elsewhere.contains(id)).collect();
+    assert!(unseen.is_empty(), "no case reports {unseen:?}");
+}
+
+fn cases() -> Vec<PathBuf> {
+    let mut cases: Vec<PathBuf> = fs::read_dir(CASES)
+        .expect("tests run in the package's directory")
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir() || path.extension().is_some_and(|e| e == "yaml"))
+        .filter(|path| !path.ends_with("accepted"))
+        .collect();
+    cases.sort();
+    cases
+}
+
+/// Loads one file's text.
+fn read(text: &str) -> Result<Loaded, Report> {
+    config::load_texts(vec![("test.yaml".into(), text.into())])
+}
+
+fn accepted(path: &str) -> Loaded {
+    match config::load(&[Path::new(CASES).join("accepted").join(path)]) {
+        Ok(loaded) => loaded,
+        Err(report) => panic!("{path} is refused:\n{report}"),
+    }
+}
+
+fn name(text: &str) -> Name {
+    text.parse().unwrap()
+}
+
+#[test]
+fn the_usual_three_files_are_one_configuration() {
+    let loaded = accepted("three_files");
+    assert_eq!(loaded.lints, []);
+    assert_eq!(loaded.files.len(), 3);
+    let settings = &loaded.settings;
+    assert_eq!(settings.listen, ["127.0.0.1:5300".parse().unwrap()]);
+    assert_eq!(settings.udp_workers.map(|workers| workers.get()), Some(2));
+    assert_eq!(settings.startup_wait, Duration::from_secs(10));
+    assert_eq!(settings.max_probes, Some(10000));
+    assert!(settings.reload_guard);
+    assert_eq!(settings.log, LogFormat::Auto);
+
+    let model = &loaded.model;
+    let monitor = &model.monitors[0];
+    assert_eq!(monitor.recheck_interval, Some(Duration::from_secs(2)));
+    assert_eq!(monitor.thresholds, Thresholds { up: 2, down: 3 });
+    let Check::Http(http) = &monitor.check else { panic!("it is https") };
+    assert!(http.tls.is_some());
+    assert_eq!((http.method.as_str(), http.path.as_str()), ("GET", "/healthz"));
+    assert_eq!(http.headers, [("Host".to_owned(), "www.example.com".to_owned())]);
+    assert!(http.expected_codes.contains(204) && !http.expected_codes.contains(301));
+
+    let names: Vec<_> = model.pools.iter().map(|pool| &*pool.name).collect();
+    assert_eq!(names, ["eu", "sorry", "us"]);
+    let eu = model.pool(PoolId(0));
+    let weights: Vec<_> = eu.endpoints.iter().map(|endpoint| (endpoint.weight, endpoint.enabled)).collect();
+    assert_eq!(weights, [(Weight(100), true), (Weight(50), true), (Weight(100), false)]);
+    assert_eq!((eu.answer, eu.max_answers, eu.health_threshold), (AnswerShape::ByWeight, 8, 1));
+    assert_eq!(model.pool(PoolId(1)).monitors, []);
+
+    let zone = &model.zones[0];
+    assert_eq!(zone.apex, name("gslb.example.com"));
+    assert_eq!((zone.soa.ttl, zone.soa.minimum, zone.soa.serial), (3600, 30, Serial::Auto));
+    assert_eq!(&*zone.soa.mname, name("ns1.gslb.example.com").wire());
+    assert_eq!(&*zone.soa.rname, name("hostmaster.example.com").wire());
+    assert_eq!(zone.records.len(), 3);
+    let [api, www] = &zone.load_balancers[..] else { panic!("two load balancers") };
+    assert_eq!(www.name, name("www.gslb.example.com"));
+    assert_eq!((www.ttl, &www.steering_policy), (30, &SteeringPolicy::Off));
+    assert_eq!(www.default_pools, [PoolId(0), PoolId(2)]);
+    assert_eq!(www.when_unavailable, WhenUnavailable::FallbackPool(PoolId(1)));
+    assert_eq!(api.steering_policy, SteeringPolicy::Random(vec![Weight(70), Weight(30)]));
+}
+
+#[test]
+fn api_objects_paste_in_under_their_names() {
+    let loaded = accepted("pasted_from_api.yaml");
+    assert_eq!(loaded.lints, []);
+    let model = &loaded.model;
+    let [tcp, web] = &model.monitors[..] else { panic!("two monitors") };
+    assert_eq!(tcp.check, Check::Tcp { port: Some(443) });
+    assert_eq!(web.thresholds, Thresholds { up: 1, down: 1 });
+    assert_eq!(web.recheck_interval, None);
+    let Check::Http(http) = &web.check else { panic!("it is https") };
+    assert_eq!((http.port, &http.expected_body), (None, &None));
+    let pool = &model.pools[0];
+    assert_eq!(pool.endpoints[0].host.as_deref(), Some("www.example.com"));
+    assert_eq!((pool.endpoints[0].port, pool.endpoints[1].weight), (None, Weight(57)));
+    let balancer = &model.zones[0].load_balancers[0];
+    assert_eq!(balancer.name, name("www.example.com"));
+    assert_eq!(balancer.steering_policy, SteeringPolicy::Off);
+}
+
+#[test]
+fn octodns_records_become_rdata() {
+    let loaded = accepted("octodns_records.yaml");
+    assert_eq!(loaded.lints, []);
+    let zone = &loaded.model.zones[0];
+    let rdata = |owner: &str, rtype: u16| {
+        let owner = Name::parse(owner, &zone.apex).unwrap();
+        let set = zone.records.iter().find(|set| set.owner == owner && set.rtype == rtype);
+        set.map(|set| (set.ttl, set.rdata.iter().map(|rdata| rdata.to_vec()).collect::<Vec<_>>())).unwrap()
+    };
+    let wire = |text: &str| name(text).wire().to_vec();
+    assert_eq!(rdata("", 2), (7200, vec![wire("ns1.example.com"), wire("ns.example.net")]));
+    assert_eq!(rdata("ns1", 1), (300, vec![vec![192, 0, 2, 53]]));
+    assert_eq!(rdata("www", 5).1, [wire("web.example.com")]);
+    let (_, mail) = rdata("", 15);
+    assert_eq!(
+        mail,
+        [
+            [&[0, 10][..], &wire("mx1.example.com")].concat(),
+            [&[0, 20][..], &wire("mx2.example.net")].concat()
+        ]
+    );
+    assert_eq!(rdata("_dmarc", 16).1, [b"\x0fv=DMARC1;p=none"]);
+    let (_, long) = rdata("long", 16);
+    assert_eq!((long[0].len(), long[0][0], long[0][256]), (302, 255, 45));
+    assert_eq!(rdata("empty", 16).1, [[0]]);
+    assert_eq!(rdata("parts", 16).1, [b"\x06onetwo"]);
+    assert_eq!(rdata("*", 28).1.len(), 1);
+    assert_eq!(rdata("10", 1).1, [[192, 0, 2, 10]]);
+    assert_eq!(zone.soa.serial, Serial::From(2024010101));
+    assert_eq!(&*zone.soa.rname, name("hostmaster.example.com").wire());
+}
+
+const ZONE: &str = "zone: example.com\nrecords: { '': { type: NS, value: ns1.example.net. } }\n";
+
+/// A load balancer `lb` with these keys beside the required ones.
+fn load_balancer(keys: &str) -> Result<Loaded, Report> {
+    read(&format!(
+        "{ZONE}pools: {{ a: {{ endpoints: [ {{ name: a, address: 192.0.2.1 }} ] }} }}\n\
+         load_balancers: {{ lb: {{ default_pools: [a], fallback_pool: a, {keys} }} }}\n"
+    ))
+}
+
+#[test]
+fn off_is_off_however_it_is_written() {
+    for value in ["off", "Off", "OFF", "\"off\"", "false", "\"\""] {
+        let loaded = load_balancer(&format!("steering_policy: {value}")).unwrap();
+        let balancer = &loaded.model.zones[0].load_balancers[0];
+        assert_eq!(balancer.steering_policy, SteeringPolicy::Off, "{value}");
+    }
+    for value in ["off", "Off", "false"] {
+        let loaded = read(&format!("{ZONE}monitors: {{ m: {{ recheck_interval: {value} }} }}")).unwrap();
+        assert_eq!(loaded.model.monitors[0].recheck_interval, None, "{value}");
+        let loaded = read(&format!("{ZONE}server: {{ reload_guard: {value} }}")).unwrap();
+        assert!(!loaded.settings.reload_guard, "{value}");
+    }
+    for value in ["on", "true"] {
+        let loaded = read(&format!("{ZONE}server: {{ reload_guard: {value} }}")).unwrap();
+        assert!(loaded.settings.reload_guard, "{value}");
+    }
+}
+
+#[test]
+fn what_api_objects_say_of_proxying_is_taken_when_it_is_off() {
+    for keys in [
+        "proxied: false",
+        "session_affinity: none",
+        "session_affinity: \"\"",
+        "session_affinity: ~",
+        "rules: []",
+        "region_pools: {}",
+        "region_pools: ~",
+        "location_strategy: { mode: pop, prefer_ecs: proximity }",
+        "adaptive_routing: { failover_across_pools: false }",
+        "networks: [cloudflare]",
+    ] {
+        if let Err(report) = load_balancer(keys) {
+            panic!("{keys}: {report}");
+        }
+    }
+}
+
+#[test]
+fn a_load_balancer_stands_at_the_apex_and_at_the_wildcard() {
+    for (key, full) in [
+        ("''", "example.com"),
+        ("'@'", "example.com"),
+        ("'*'", "*.example.com"),
+        ("www.example.com.", "www.example.com"),
+        ("A.b", "a.b.example.com"),
+    ] {
+        let text = format!(
+            "{ZONE}pools: {{ a: {{ endpoints: [ {{ name: a, address: 192.0.2.1 }} ] }} }}\n\
+             load_balancers: {{ {key}: {{ default_pools: [a], when_unavailable: nodata }} }}\n"
+        );
+        let loaded = read(&text).unwrap();
+        let balancer = &loaded.model.zones[0].load_balancers[0];
+        assert_eq!(balancer.name, name(full), "{key}");
+        assert_eq!(balancer.when_unavailable, WhenUnavailable::Nodata);
+    }
+}
+
+#[test]
+fn a_byte_order_mark_and_crlf_change_nothing() {
+    let plain = "zone: example.com\nrecords:\n  '':\n    type: NS\n    value: ns1.example.net.\n  t:\n    type: TXT\n    value: text\n";
+    let model = read(plain).unwrap().model;
+    assert_eq!(read(&format!("\u{feff}{plain}")).unwrap().model, model);
+    assert_eq!(read(&plain.replace('\n', "\r\n")).unwrap().model, model);
+    let report = read(&format!("\u{feff}ttl: x\r\n{}", plain.replace('\n', "\r\n"))).unwrap_err();
+    assert_eq!((report.problems[0].line, report.problems[0].column), (1, 6));
+}
+
+#[test]
+fn columns_count_characters() {
+    let report =
+        read(&format!("{ZONE}pools: {{ eu: {{ description: \"äöü\", endpoint: 1 }} }}\n")).unwrap_err();
+    assert_eq!((report.problems[0].line, report.problems[0].column), (3, 36));
+    assert_eq!(report.problems[0].place, "pools.eu.endpoint");
+}
+
+#[test]
+fn a_report_is_json_for_programs() {
+    let text = format!(
+        "{ZONE}pools:\n  a: {{ endpoints: [ {{ name: x, address: 192.0.2.1 }}, {{ name: x, address: 192.0.2.2 }} ] }}\n"
+    );
+    let report = read(&text).unwrap_err();
+    assert_eq!(
+        report.json(),
+        serde_json::json!([{
+            "file": "test.yaml",
+            "line": 4,
+            "column": 63,
+            "place": "pools.a.endpoints[1].name",
+            "severity": "error",
+            "kind": "listed_twice",
+            "message": "the endpoint name `x` is listed twice",
+            "help": "take one of the two away",
+            "related": { "file": "test.yaml", "line": 4, "column": 29, "message": "it is listed first here" },
+        }])
+    );
+}
+
+#[test]
+fn colour_changes_no_word() {
+    let report = read("zone: a..b\n").unwrap_err();
+    let coloured = report.text(true);
+    assert!(coloured.contains("\x1b["));
+    let mut plain = String::new();
+    let mut rest = coloured.as_str();
+    while let Some((before, after)) = rest.split_once("\x1b[") {
+        plain += before;
+        rest = after.split_once('m').map_or("", |(_, rest)| rest);
+    }
+    assert_eq!(plain + rest, report.text(false));
+}
+
+#[test]
+fn what_cannot_be_read_is_a_problem_of_its_file() {
+    let report = config::load(&["no/such/path".into()]).unwrap_err();
+    assert_eq!(
+        report.text(false),
+        "no/such/path: error: cannot be read: No such file or directory (os error 2)\n\
+         help: give the path of a YAML file, or of a directory with YAML files\n"
+    );
+
+    let scratch = Scratch::new("too_large");
+    let file = scratch.0.join("large.yaml");
+    fs::File::create(&file).unwrap().set_len((64 << 20) + 1).unwrap();
+    let report = config::load(&[file]).unwrap_err();
+    assert_eq!(report.problems[0].kind, ProblemKind::TooLarge { octets: (64 << 20) + 1, limit: 64 << 20 });
+}
+
+#[cfg(unix)]
+#[test]
+fn a_mounted_configmap_is_read_once() {
+    let scratch = Scratch::new("configmap");
+    let real = scratch.0.join("..2026_01_01");
+    fs::create_dir(&real).unwrap();
+    fs::write(real.join("zone.yaml"), ZONE).unwrap();
+    fs::write(real.join("other.txt"), "no YAML").unwrap();
+    std::os::unix::fs::symlink("..2026_01_01", scratch.0.join("..data")).unwrap();
+    std::os::unix::fs::symlink("..data/zone.yaml", scratch.0.join("zone.yaml")).unwrap();
+    let nested = scratch.0.join("nested");
+    fs::create_dir(&nested).unwrap();
+    fs::write(nested.join("pools.yml"), "pools: { a: { endpoints: [ { name: a, address: 192.0.2.1 } ] } }\n")
+        .unwrap();
+
+    let paths = [scratch.0.clone(), scratch.0.join("zone.yaml")];
+    let loaded = config::load(&paths).unwrap();
+    assert_eq!(loaded.files, [nested.join("pools.yml"), scratch.0.join("zone.yaml")]);
+    assert_eq!(loaded.model.pools.len(), 1);
+}
+
+#[test]
+fn a_ca_file_lies_beside_the_file_that_names_it() {
+    let scratch = Scratch::new("ca_file");
+    let pem = rcgen::generate_simple_self_signed(["ca.example.com".to_owned()]).unwrap().cert.pem();
+    fs::write(scratch.0.join("ca.pem"), &pem).unwrap();
+    let text = format!("{ZONE}monitors: {{ m: {{ type: https, ca_file: ca.pem }} }}\n");
+    let loaded = config::load_texts(vec![(scratch.0.join("a.yaml"), text.into())]).unwrap();
+    let Check::Http(http) = &loaded.model.monitors[0].check else { panic!("it is https") };
+    let roots = http.tls.as_ref().and_then(|tls| tls.extra_roots.as_deref());
+    assert_eq!(roots, Some(pem.as_bytes()));
+}
+
+#[test]
+fn a_large_configuration_loads_and_its_typos_are_found() {
+    let mut text = String::from(ZONE);
+    text += "pools:\n";
+    for i in 0..2000 {
+        text += &format!("  p{i}: {{ endpoints: [ {{ name: a, address: 192.0.2.1 }} ] }}\n");
+    }
+    text += "load_balancers:\n";
+    for i in 0..2000 {
+        text += &format!("  l{i}: {{ default_pools: [p{i}], fallback_pool: q{i} }}\n");
+    }
+    assert_eq!(read(&text).unwrap_err().problems.len(), 2000);
+    assert_eq!(read(&text.replace(": q", ": p")).unwrap().model.pools.len(), 2000);
+}
+
+/// A directory of its own that goes away with the test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("hale-config-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Scratch(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
