@@ -126,7 +126,8 @@ pub fn read(file: usize, gather: &mut Gather) -> Option<Node> {
             );
             return None;
         }
-        Err((span, kind, help)) => {
+        Err(refusal) => {
+            let (span, kind, help) = *refusal;
             gather.refuse_at(file, span, kind, help);
             return None;
         }
@@ -135,7 +136,8 @@ pub fn read(file: usize, gather: &mut Gather) -> Option<Node> {
         Ok(values) => values,
         Err(error) => {
             let (line, column) = error.location().map_or((1, 1), |at| (at.line(), at.column()));
-            let (span, kind, help) = complaint(&error.to_string(), line, column, gather.source(file));
+            let refusal = complaint(&error.to_string(), line, column, gather.source(file));
+            let (span, kind, help) = *refusal;
             gather.refuse_at(file, span, kind, help);
             return None;
         }
@@ -143,7 +145,7 @@ pub fn read(file: usize, gather: &mut Gather) -> Option<Node> {
     Some(unite(&outline, values, None, Step::File(file), None, gather))
 }
 
-type Refusal = (Span, ProblemKind, Option<String>);
+type Refusal = Box<(Span, ProblemKind, Option<String>)>;
 
 /// Where everything stands. Aliases share the node they refer to.
 struct Outline {
@@ -182,7 +184,7 @@ fn outline(file: usize, gather: &Gather) -> Result<Option<Rc<Outline>>, Refusal>
     let mut written = 0;
 
     while let Some(event) = parser.next_event() {
-        let (event, marks) = event.map_err(|error| syntax(&error, source))?;
+        let (event, marks) = event.map_err(|error| syntax(&error, source, &open))?;
         let span = span_of(marks);
         written += 1;
         let (node, anchor) = match event {
@@ -191,7 +193,7 @@ fn outline(file: usize, gather: &Gather) -> Result<Option<Rc<Outline>>, Refusal>
                 documents += 1;
                 if documents > 1 {
                     let help = "put it into a file of its own, or take the line `---` away";
-                    return Err((span, ProblemKind::SecondDocument {}, Some(help.into())));
+                    return Err(Box::new((span, ProblemKind::SecondDocument {}, Some(help.into()))));
                 }
                 continue;
             }
@@ -204,11 +206,15 @@ fn outline(file: usize, gather: &Gather) -> Result<Option<Rc<Outline>>, Refusal>
                     format!("{}{}", tag.handle, tag.suffix)
                 };
                 let help = "take the tag away; put a text that looks like a number into quotes";
-                return Err((span, ProblemKind::Tag { tag }, Some(help.into())));
+                return Err(Box::new((span, ProblemKind::Tag { tag }, Some(help.into()))));
             }
             Event::SequenceStart(anchor, None) | Event::MappingStart(anchor, None) => {
                 if open.len() == MAX_DEPTH {
-                    return Err((span, ProblemKind::TooDeep { limit: MAX_DEPTH }, Some(SHALLOWER.into())));
+                    return Err(Box::new((
+                        span,
+                        ProblemKind::TooDeep { limit: MAX_DEPTH },
+                        Some(SHALLOWER.into()),
+                    )));
                 }
                 let map = matches!(event, Event::MappingStart(..));
                 open.push(Open { start: span, anchor, map, children: Vec::new(), size: 1 });
@@ -236,7 +242,7 @@ fn outline(file: usize, gather: &Gather) -> Result<Option<Rc<Outline>>, Refusal>
                 let Some(node) = anchors.get(&anchor) else {
                     let what = "an alias within the very value it stands for".into();
                     let help = "write the value out";
-                    return Err((span, ProblemKind::Syntax { what }, Some(help.into())));
+                    return Err(Box::new((span, ProblemKind::Syntax { what }, Some(help.into()))));
                 };
                 (Rc::clone(node), 0)
             }
@@ -250,7 +256,7 @@ fn outline(file: usize, gather: &Gather) -> Result<Option<Rc<Outline>>, Refusal>
                 if parent.size > written + MAX_UNFOLDED {
                     let help = "write the values out, or use fewer aliases of aliases";
                     let kind = ProblemKind::AliasBomb { limit: MAX_UNFOLDED };
-                    return Err((span, kind, Some(help.into())));
+                    return Err(Box::new((span, kind, Some(help.into()))));
                 }
                 parent.children.push(node);
             }
@@ -275,8 +281,21 @@ fn span_of(marks: Marks) -> Span {
     }
 }
 
-fn syntax(error: &ScanError, source: &Source) -> Refusal {
+fn syntax(error: &ScanError, source: &Source, open: &[Open]) -> Refusal {
     let mark = error.marker();
+    // A line outside of brackets says that the innermost was never closed.
+    if error.info() == "invalid indentation" || error.info().contains("flow construct") {
+        let bracket = |span: Span| {
+            let found = source.line(span.line).chars().nth(span.column - 1);
+            found.filter(|c| matches!(c, '[' | '{')).map(|c| (span, c))
+        };
+        if let Some((span, found)) = open.iter().rev().find_map(|node| bracket(node.start)) {
+            let close = if found == '[' { ']' } else { '}' };
+            let what = format!("this `{found}` is never closed");
+            let help = format!("write `{close}` where it ends");
+            return Box::new((span, ProblemKind::Syntax { what }, Some(help)));
+        }
+    }
     complaint(error.info(), mark.line().max(1), mark.col() + 1, source)
 }
 
@@ -288,7 +307,7 @@ fn complaint(info: &str, line: usize, column: usize, source: &Source) -> Refusal
     if let Some(tab) = indent.find('\t') {
         let span = Span { column: tab + 1, end_column: tab + 2, ..span };
         let help = "indent with spaces, two for each level";
-        return (span, ProblemKind::TabIndentation {}, Some(help.into()));
+        return Box::new((span, ProblemKind::TabIndentation {}, Some(help.into())));
     }
     let has = |part: &str| info.contains(part);
     if has("simple key expect") && column == 1 {
@@ -306,11 +325,11 @@ fn complaint(info: &str, line: usize, column: usize, source: &Source) -> Refusal
             "a `: ` where no key can begin",
             "is the line above indented differently, or does a text with `: ` want quotes?",
         )
-    } else if has("flow construct") {
+    } else if has("flow construct") || info == "invalid indentation" {
         ("a `[` or `{` above is not closed", "close it with `]` or `}`, and indent what is within")
     } else if has("unexpected end of stream") || has("in quoted scalar") {
         ("a quotation mark is never closed", "close the text with the quotation mark it began with")
-    } else if has("block mapping, did not find expected key") || has("invalid indentation") {
+    } else if has("block mapping, did not find expected key") {
         ("this line is indented like nothing above it", "keys of one map begin in one column")
     } else if has("simple key expect") {
         ("a key without `: ` after it", "write `key: value`, with a space after the colon")
@@ -336,11 +355,11 @@ fn complaint(info: &str, line: usize, column: usize, source: &Source) -> Refusal
             "put a text that begins with `:`, `@`, `%`, `,` or a backquote into quotes",
         )
     } else if has("recursion limit") {
-        return (span, ProblemKind::TooDeep { limit: MAX_DEPTH }, Some(SHALLOWER.into()));
+        return Box::new((span, ProblemKind::TooDeep { limit: MAX_DEPTH }, Some(SHALLOWER.into())));
     } else {
-        return (span, ProblemKind::Syntax { what: info.into() }, None);
+        return Box::new((span, ProblemKind::Syntax { what: info.into() }, None));
     };
-    (span, ProblemKind::Syntax { what: what.into() }, Some(help.into()))
+    Box::new((span, ProblemKind::Syntax { what: what.into() }, Some(help.into())))
 }
 
 /// What serde_yaml takes the values for, duplicates kept.

@@ -638,13 +638,13 @@ impl Lower<'_> {
     }
 
     fn pool_id(&self, name: &str, spot: Spot, pools: &Definitions<'_, shape::Pool>) -> Option<PoolId> {
-        if let Some(id) = pools.keys().position(|known| *known == name) {
-            return Some(PoolId(id as u32));
+        if let Some(id) = pools.id(name) {
+            return Some(PoolId(id));
         }
-        let help = match words::nearest(name, pools.keys().copied()) {
+        let help = match words::nearest(name, pools.names()) {
             Some(near) => format!("did you mean `{near}`?"),
-            None if pools.is_empty() => "define it under `pools`".into(),
-            None => format!("define it under `pools`, or use one of: {}", some_of(pools.keys())),
+            None if pools.sorted.is_empty() => "define it under `pools`".into(),
+            None => format!("define it under `pools`, or use one of: {}", some_of(pools.names())),
         };
         self.gather.refuse(spot, ProblemKind::NoSuchPool { name: brief(name) }, Some(help));
         None
