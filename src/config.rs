@@ -16,6 +16,7 @@ mod find;
 mod lower;
 mod place;
 mod problem;
+mod reader;
 mod shape;
 mod value;
 mod words;
@@ -120,10 +121,10 @@ fn assemble(
             None => unread = true,
         }
     }
-    let shapes: Vec<_> = nodes.iter().map(|node| file::shape(node, &gather)).collect();
+    let shapes: Vec<_> = nodes.iter().map(|node| reader::shape(node, &gather)).collect();
     let (settings, model) = lower::lower(&shapes, &gather);
     // What couldn't be read may hold the zone.
-    let zoneless = |shape: &file::Field<shape::File>| {
+    let zoneless = |shape: &reader::Field<shape::File>| {
         shape.get().is_some_and(|file| {
             // A zone's keys without its name have been refused already.
             let keys = [file.zone.place(), file.zones.place(), file.ttl.place(), file.soa.place()];

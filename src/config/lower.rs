@@ -4,8 +4,11 @@
 //! the model counts only when nothing was refused. A reference to something
 //! whose own definition is broken is no second problem.
 
+mod balancers;
+mod conflicts;
 mod monitors;
 mod pools;
+mod records;
 mod zones;
 
 use std::collections::{BTreeMap, HashMap};
@@ -15,9 +18,10 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::file::{Field, Kind, Named, Scalar, brief};
+use super::file::Kind;
 use super::place::{Gather, Place, Spot};
 use super::problem::ProblemKind;
+use super::reader::{Field, Named, Scalar, brief};
 use super::{LogFormat, Settings, shape, value, words};
 use crate::model::{Check, Model};
 
@@ -177,7 +181,7 @@ impl Lower<'_> {
         }
     }
 
-    fn listen(&self, field: &Field<super::file::OneOrMany<Scalar>>) -> Option<Vec<SocketAddr>> {
+    fn listen(&self, field: &Field<super::reader::OneOrMany<Scalar>>) -> Option<Vec<SocketAddr>> {
         let Field::Given(place, list) = field else { return None };
         if list.0.is_empty() {
             self.empty_list(*place, "write an address to listen on, such as `[127.0.0.1:5300]`");

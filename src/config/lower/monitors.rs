@@ -7,9 +7,9 @@ use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 
-use super::super::file::{Field, Named, OneOrMany, Scalar, brief};
 use super::super::place::{Place, Spot};
 use super::super::problem::ProblemKind;
+use super::super::reader::{Field, Named, OneOrMany, Scalar, brief};
 use super::super::{shape, value};
 use super::{Definitions, Lower, Switch, beside, type_of};
 use crate::model::{Check, Codes, HttpCheck, Monitor, Thresholds, TlsCheck};

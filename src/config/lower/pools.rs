@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
-use super::super::file::{Field, SingleOrMap, brief};
 use super::super::place::{Place, Spot};
 use super::super::problem::ProblemKind;
+use super::super::reader::{Field, SingleOrMap, brief};
 use super::super::value::{self, NoAddress};
 use super::super::{shape, words};
 use super::{Definitions, Lower};
@@ -124,7 +124,7 @@ impl Lower<'_> {
         }
     }
 
-    fn answer(&self, field: &Field<super::super::file::Scalar>) -> AnswerShape {
+    fn answer(&self, field: &Field<super::super::reader::Scalar>) -> AnswerShape {
         let Field::Given(place, scalar) = field else { return AnswerShape::ByWeight };
         match scalar.text.as_str() {
             "all" => AnswerShape::All,
@@ -336,7 +336,7 @@ impl Lower<'_> {
         headers.into_iter().find(|(name, _)| name.eq_ignore_ascii_case("host")).map(|(_, host)| host.into())
     }
 
-    pub(super) fn weight(&self, field: &Field<super::super::file::Scalar>, default: Weight) -> Weight {
+    pub(super) fn weight(&self, field: &Field<super::super::reader::Scalar>, default: Weight) -> Weight {
         let Some((text, place)) = self.text(field) else { return default };
         match value::weight(text) {
             Some(hundredths) => Weight(hundredths),
