@@ -137,7 +137,11 @@ fn assemble(
         && (shapes.iter().all(zoneless) || (model.zones.is_empty() && hollow && !gather.has_problems()))
     {
         let help = "write `zone: gslb.example.com` with its `records` and `load_balancers` into a file";
-        gather.refuse_file(first.unwrap_or(Path::new("")), ProblemKind::NoZone {}, Some(help.into()));
+        gather.refuse_file(
+            first.unwrap_or(Path::new("(no path given)")),
+            ProblemKind::NoZone {},
+            Some(help.into()),
+        );
     }
     drop(shapes);
     drop(nodes);

@@ -254,6 +254,10 @@ fn complaint(info: &str, line: usize, column: usize, source: &Source) -> Refusal
             span = Span { line: above, column, end_line: above, end_column };
         }
     }
+    if has("repetition limit") {
+        let kind = ProblemKind::AliasBomb { limit: MAX_UNFOLDED };
+        return Box::new((span, kind, Some("write the values out, or use fewer aliases of aliases".into())));
+    }
     let (what, help) = if has("mapping values are not allowed") {
         (
             "a `: ` where no key can begin",

@@ -177,6 +177,7 @@ kinds! {
     cname_at_apex: CnameAtApex { zone: String } => "a CNAME cannot stand at the apex of a zone ({zone}): SOA and NS are there";
     cname_beside: CnameBeside { owner: String, rtype: String } => "{owner} has a CNAME and {rtype} records; a CNAME stands alone";
     below_cut: BelowCut { what: String, owner: String, cut: String } => "{what} at {owner} is never answered: {cut} is delegated by its NS records";
+    in_child_zone: InChildZone { what: String, owner: String, zone: String } => "{what} at {owner} is never answered: {zone} is a zone of its own";
     no_fallback: NoFallback { name: String } => "the load balancer `{name}` has no `fallback_pool`";
     // Lints.
     no_effect: NoEffect { key: String } => "`{key}` has no effect yet";

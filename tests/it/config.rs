@@ -235,6 +235,18 @@ fn a_load_balancer_stands_at_the_apex_and_at_the_wildcard() {
 }
 
 #[test]
+fn an_alias_stands_for_a_whole_value() {
+    let loaded = read(&format!(
+        "{ZONE}monitors:\n  web: &web {{ type: https, path: /health }}\n  same: *web\n\
+         pools:\n  eu: {{ monitor: same, endpoints: &eu [ {{ name: a, address: 192.0.2.1 }} ] }}\n  \
+         us: {{ monitor: web, endpoints: *eu }}\n"
+    ))
+    .unwrap();
+    assert_eq!(loaded.model.monitors[0].check, loaded.model.monitors[1].check);
+    assert_eq!(loaded.model.pools[0].endpoints, loaded.model.pools[1].endpoints);
+}
+
+#[test]
 fn a_byte_order_mark_and_crlf_change_nothing() {
     let plain = "zone: example.com\nrecords:\n  '':\n    type: NS\n    value: ns1.example.net.\n  t:\n    type: TXT\n    value: text\n";
     let model = read(plain).unwrap().model;

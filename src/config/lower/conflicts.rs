@@ -11,7 +11,13 @@ use crate::model::Name;
 
 impl Lower<'_> {
     /// What cannot stand together at one name or above it.
-    pub(super) fn conflicts(&self, sets: &Sets, balancers: &Balancers, apex: &Name) {
+    pub(super) fn conflicts(
+        &self,
+        sets: &Sets,
+        balancers: &Balancers,
+        apex: &Name,
+        apexes: &BTreeMap<&Name, Spot>,
+    ) {
         let cuts: BTreeMap<&Name, Place> = sets
             .iter()
             .filter(|((owner, rtype), _)| *rtype == NS && owner != apex)
@@ -35,11 +41,23 @@ impl Lower<'_> {
                 (Spot::Value(cut.1), "the zone cut is here"),
             );
         };
+        // The nearest zone answers, so this one never does for names of another.
+        let in_child = |what: String, owner: &Name, spot: Spot| {
+            let Some((zone, at)) = zone_above(owner, apex, apexes) else { return };
+            self.gather.refuse_with(
+                spot,
+                ProblemKind::InChildZone { what, owner: owner.to_string(), zone: zone.to_string() },
+                Some("move it into that zone".into()),
+                (at, "that zone is here"),
+            );
+        };
         for ((owner, rtype), set) in sets {
             let glue = [A, AAAA].contains(rtype);
             let cut = if glue { None } else { cut_above(owner, *rtype != NS) };
             if let Some(cut) = cut {
                 below(format!("the {} record", type_name(*rtype)), owner, Spot::Value(set.place), cut);
+            } else if !glue && *rtype != NS {
+                in_child(format!("the {} record", type_name(*rtype)), owner, Spot::Value(set.place));
             }
             let balancer = balancers.get(owner).filter(|(balancer, _)| balancer.enabled);
             if *rtype == CNAME && owner == apex {
@@ -78,6 +96,8 @@ impl Lower<'_> {
         for (name, (_, place)) in balancers {
             if let Some(cut) = cut_above(name, true) {
                 below("the load balancer".into(), name, Spot::Key(*place), cut);
+            } else {
+                in_child("the load balancer".into(), name, Spot::Key(*place));
             }
         }
     }
@@ -127,6 +147,18 @@ fn wildcard(name: &Name, owners: &BTreeSet<&Name>, apex: &Name) -> bool {
         above = parent.parent();
     }
     false
+}
+
+/// The zone below `apex` that the name is in, if there is one.
+fn zone_above(name: &Name, apex: &Name, apexes: &BTreeMap<&Name, Spot>) -> Option<(Name, Spot)> {
+    let mut at = Some(name.clone());
+    while let Some(name) = at.filter(|name| name != apex) {
+        if let Some(spot) = apexes.get(&name) {
+            return Some((name, *spot));
+        }
+        at = name.parent();
+    }
+    None
 }
 
 /// Reads back a name of RDATA.

@@ -32,22 +32,23 @@ impl Lower<'_> {
         files: impl Iterator<Item = &'f shape::File>,
         pools: &Definitions<'_, shape::Pool>,
     ) -> Vec<Zone> {
-        let mut zones: BTreeMap<Name, (Spot, Zone)> = BTreeMap::new();
+        let mut apexes: BTreeMap<Name, Written> = BTreeMap::new();
         for written in files.flat_map(|file| self.written(file)) {
             let Some(apex) = self.apex(&written) else { continue };
-            if let Some((first, _)) = zones.get(&apex) {
+            if let Some(first) = apexes.get(&apex) {
                 self.gather.refuse_with(
                     written.spot,
                     ProblemKind::DefinedTwice { what: "zone".into(), name: apex.to_string() },
                     Some("put its records and load balancers into one place".into()),
-                    (*first, "it is defined first here"),
+                    (first.spot, "it is defined first here"),
                 );
                 continue;
             }
-            let zone = self.zone(&written, &apex, pools);
-            zones.insert(apex, (written.spot, zone));
+            apexes.insert(apex, written);
         }
-        zones.into_values().map(|(_, zone)| zone).collect()
+        let spots: BTreeMap<&Name, Spot> =
+            apexes.iter().map(|(apex, written)| (apex, written.spot)).collect();
+        apexes.iter().map(|(apex, written)| self.zone(written, apex, &spots, pools)).collect()
     }
 
     /// The zones of a file: the one it is, or those it holds.
@@ -112,11 +113,17 @@ impl Lower<'_> {
         }
     }
 
-    fn zone(&self, written: &Written<'_>, apex: &Name, pools: &Definitions<'_, shape::Pool>) -> Zone {
+    fn zone(
+        &self,
+        written: &Written<'_>,
+        apex: &Name,
+        apexes: &BTreeMap<&Name, Spot>,
+        pools: &Definitions<'_, shape::Pool>,
+    ) -> Zone {
         let ttl = self.seconds(written.ttl, MAX_TTL, USUAL_TTL);
         let (sets, unsure) = self.records(written.records, apex, ttl);
         let balancers = self.load_balancers(written.load_balancers, apex, pools);
-        self.conflicts(&sets, &balancers, apex);
+        self.conflicts(&sets, &balancers, apex, apexes);
         self.targets(&sets, &balancers, apex);
 
         let apex_ns = sets.get(&(apex.clone(), NS));
