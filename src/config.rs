@@ -16,6 +16,7 @@ mod find;
 mod lower;
 mod place;
 mod problem;
+mod reader;
 mod shape;
 mod value;
 mod words;
@@ -122,10 +123,10 @@ fn assemble(
             None => unread = true,
         }
     }
-    let shapes: Vec<_> = nodes.iter().map(|node| file::shape(node, &gather)).collect();
+    let shapes: Vec<_> = nodes.iter().map(|node| reader::shape(node, &gather)).collect();
     let (settings, model) = lower::lower(&shapes, &gather);
     // What couldn't be read may hold the zone.
-    let zoneless = |shape: &file::Field<shape::File>| {
+    let zoneless = |shape: &reader::Field<shape::File>| {
         shape.get().is_some_and(|file| {
             // A zone's keys without its name have been refused already.
             let keys = [file.zone.place(), file.zones.place(), file.ttl.place(), file.soa.place()];
@@ -138,7 +139,11 @@ fn assemble(
         && (shapes.iter().all(zoneless) || (model.zones.is_empty() && hollow && !gather.has_problems()))
     {
         let help = "write `zone: gslb.example.com` with its `records` and `load_balancers` into a file";
-        gather.refuse_file(first.unwrap_or(Path::new("")), ProblemKind::NoZone {}, Some(help.into()));
+        gather.refuse_file(
+            first.unwrap_or(Path::new("(no path given)")),
+            ProblemKind::NoZone {},
+            Some(help.into()),
+        );
     }
     drop(shapes);
     drop(nodes);

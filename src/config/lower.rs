@@ -4,20 +4,24 @@
 //! the model counts only when nothing was refused. A reference to something
 //! whose own definition is broken is no second problem.
 
+mod balancers;
+mod conflicts;
 mod monitors;
 mod pools;
+mod records;
 mod zones;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::file::{Field, Kind, Named, Scalar, brief};
+use super::file::Kind;
 use super::place::{Gather, Place, Spot};
 use super::problem::ProblemKind;
+use super::reader::{Field, Named, Scalar, brief};
 use super::{LogFormat, Settings, shape, value, words};
 use crate::model::{Check, Model};
 
@@ -45,8 +49,25 @@ pub fn lower(files: &[Field<shape::File>], gather: &Gather) -> (Settings, Model)
     (settings, model)
 }
 
-/// Definitions of one sort by their names, sorted as the model has them.
-type Definitions<'a, T> = BTreeMap<&'a str, &'a Field<T>>;
+/// Definitions of one sort in the order of their names, as the model has them.
+struct Definitions<'a, T> {
+    sorted: Vec<(&'a str, &'a Field<T>)>,
+    ids: HashMap<&'a str, u32>,
+}
+
+impl<'a, T> Definitions<'a, T> {
+    fn id(&self, name: &str) -> Option<u32> {
+        self.ids.get(name).copied()
+    }
+
+    fn get(&self, name: &str) -> Option<&'a T> {
+        self.sorted[self.id(name)? as usize].1.get()
+    }
+
+    fn names(&self) -> impl ExactSizeIterator<Item = &'a str> + Clone {
+        self.sorted.iter().map(|(name, _)| *name)
+    }
+}
 
 struct Lower<'a> {
     gather: &'a Gather,
@@ -55,7 +76,7 @@ struct Lower<'a> {
 impl Lower<'_> {
     /// Gathers what several files define under their names.
     fn collect<'f, T>(&self, what: &str, maps: impl Iterator<Item = &'f Named<T>>) -> Definitions<'f, T> {
-        let mut all: Definitions<T> = BTreeMap::new();
+        let mut all: BTreeMap<&str, &Field<T>> = BTreeMap::new();
         for (name, field) in maps.flat_map(|map| &map.0) {
             let place = field.place().expect("what a map holds has a place");
             let letters = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
@@ -79,7 +100,8 @@ impl Lower<'_> {
                 ),
             }
         }
-        all
+        let ids = all.keys().copied().zip(0..).collect();
+        Definitions { sorted: all.into_iter().collect(), ids }
     }
 
     fn one_server<'f>(
@@ -159,7 +181,7 @@ impl Lower<'_> {
         }
     }
 
-    fn listen(&self, field: &Field<super::file::OneOrMany<Scalar>>) -> Option<Vec<SocketAddr>> {
+    fn listen(&self, field: &Field<super::reader::OneOrMany<Scalar>>) -> Option<Vec<SocketAddr>> {
         let Field::Given(place, list) = field else { return None };
         if list.0.is_empty() {
             self.empty_list(*place, "write an address to listen on, such as `[127.0.0.1:5300]`");
@@ -209,7 +231,8 @@ impl Lower<'_> {
         }
         let limit = max_probes.unwrap_or(USUAL_MAX_PROBES);
         let probes = probes.ceil() as u64;
-        let place = field.place().or_else(|| monitors.values().find_map(|monitor| monitor.place()));
+        let place =
+            field.place().or_else(|| monitors.sorted.first().and_then(|(_, monitor)| monitor.place()));
         if let Some(place) = place.filter(|_| probes > u64::from(limit)) {
             self.gather.warn(
                 Spot::Key(place),

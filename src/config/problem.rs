@@ -177,6 +177,7 @@ kinds! {
     cname_at_apex: CnameAtApex { zone: String } => "a CNAME cannot stand at the apex of a zone ({zone}): SOA and NS are there";
     cname_beside: CnameBeside { owner: String, rtype: String } => "{owner} has a CNAME and {rtype} records; a CNAME stands alone";
     below_cut: BelowCut { what: String, owner: String, cut: String } => "{what} at {owner} is never answered: {cut} is delegated by its NS records";
+    in_child_zone: InChildZone { what: String, owner: String, zone: String } => "{what} at {owner} is never answered: {zone} is a zone of its own";
     no_fallback: NoFallback { name: String } => "the load balancer `{name}` has no `fallback_pool`";
     // Lints.
     no_effect: NoEffect { key: String } => "`{key}` has no effect yet";
@@ -236,7 +237,7 @@ impl Problem {
         if self.severity == Severity::Warning {
             write!(out, "[{}]", self.kind.id())?;
         }
-        writeln!(out, "{off}: {bold}{}{off}", self.kind)?;
+        writeln!(out, "{off}: {bold}{}{off}", harmless(&self.kind.to_string()))?;
         write_excerpt(self.excerpt.as_ref(), self.line, self.severity, colour, out)?;
         if let Some(also) = &self.also {
             write_place(&also.file, also.line, also.column, out)?;
@@ -244,7 +245,7 @@ impl Problem {
             write_excerpt(also.excerpt.as_ref(), also.line, Severity::Warning, colour, out)?;
         }
         if let Some(help) = &self.help {
-            writeln!(out, "{bold}help{off}: {help}")?;
+            writeln!(out, "{bold}help{off}: {}", harmless(help))?;
         }
         Ok(())
     }
@@ -267,6 +268,17 @@ impl Problem {
             })),
         })
     }
+}
+
+/// A text that cannot steer a terminal, whatever the files hold.
+fn harmless(text: &str) -> String {
+    text.replace(|c: char| c.is_control(), "\u{fffd}")
+}
+
+fn without_colour(line: &str) -> String {
+    let mut parts = line.split('\x1b');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |plain, part| plain + part.split_once('m').map_or("", |(_, rest)| rest))
 }
 
 fn write_place(file: &std::path::Path, line: usize, column: usize, out: &mut String) -> fmt::Result {
@@ -297,7 +309,7 @@ fn write_excerpt(
     let drawn = renderer.render(&[Group::with_level(level).element(snippet)]);
     for line in drawn.lines() {
         // The frame's empty lines carry nothing.
-        if line.trim_matches([' ', '|']).is_empty() {
+        if without_colour(line).trim_matches([' ', '|']).is_empty() {
             continue;
         }
         writeln!(out, "{}", line.trim_end())?;

@@ -5,7 +5,7 @@
 
 use serde::Deserialize;
 
-use super::file::{Field, Named, OneOrMany, Scalar, SingleOrMap};
+use super::reader::{Field, Named, OneOrMany, Scalar, SingleOrMap};
 
 /// One file.
 #[derive(Debug, Default, Deserialize)]

@@ -235,6 +235,18 @@ fn a_load_balancer_stands_at_the_apex_and_at_the_wildcard() {
 }
 
 #[test]
+fn an_alias_stands_for_a_whole_value() {
+    let loaded = read(&format!(
+        "{ZONE}monitors:\n  web: &web {{ type: https, path: /health }}\n  same: *web\n\
+         pools:\n  eu: {{ monitor: same, endpoints: &eu [ {{ name: a, address: 192.0.2.1 }} ] }}\n  \
+         us: {{ monitor: web, endpoints: *eu }}\n"
+    ))
+    .unwrap();
+    assert_eq!(loaded.model.monitors[0].check, loaded.model.monitors[1].check);
+    assert_eq!(loaded.model.pools[0].endpoints, loaded.model.pools[1].endpoints);
+}
+
+#[test]
 fn a_byte_order_mark_and_crlf_change_nothing() {
     let plain = "zone: example.com\nrecords:\n  '':\n    type: NS\n    value: ns1.example.net.\n  t:\n    type: TXT\n    value: text\n";
     let model = read(plain).unwrap().model;
@@ -263,7 +275,7 @@ fn a_report_is_json_for_programs() {
         serde_json::json!([{
             "file": "test.yaml",
             "line": 4,
-            "column": 63,
+            "column": 62,
             "place": "pools.a.endpoints[1].name",
             "severity": "error",
             "kind": "listed_twice",
@@ -341,15 +353,48 @@ fn a_ca_file_lies_beside_the_file_that_names_it() {
 fn a_large_configuration_loads_and_its_typos_are_found() {
     let mut text = String::from(ZONE);
     text += "pools:\n";
-    for i in 0..2000 {
+    for i in 0..500 {
         text += &format!("  p{i}: {{ endpoints: [ {{ name: a, address: 192.0.2.1 }} ] }}\n");
     }
     text += "load_balancers:\n";
-    for i in 0..2000 {
+    for i in 0..500 {
         text += &format!("  l{i}: {{ default_pools: [p{i}], fallback_pool: q{i} }}\n");
     }
-    assert_eq!(read(&text).unwrap_err().problems.len(), 2000);
-    assert_eq!(read(&text.replace(": q", ": p")).unwrap().model.pools.len(), 2000);
+    assert_eq!(read(&text).unwrap_err().problems.len(), 500);
+    assert_eq!(read(&text.replace(": q", ": p")).unwrap().model.pools.len(), 500);
+}
+
+/// Whatever slips a hand or a template makes, the answer is a report.
+#[test]
+fn no_slip_of_the_hand_is_a_panic() {
+    let mut seed = 1u64;
+    let mut chance = |below: usize| {
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (seed >> 33) as usize % below
+    };
+    let slips = [
+        "", " ", "\n", "\t", ":", ": ", "- ", "[", "]", "{", "}", "'", "\"", "*", "&a ", "~", "é", "#", "|",
+        "0",
+    ];
+    for case in ["pasted_from_api.yaml", "octodns_records.yaml", "three_files/pools.yaml"] {
+        let text = fs::read_to_string(Path::new(CASES).join("accepted").join(case)).unwrap();
+        let characters: Vec<char> = text.chars().collect();
+        for _ in 0..700 {
+            let at = chance(characters.len());
+            let until = (at + chance(4) * chance(20)).min(characters.len());
+            let mut broken: String = characters[..at].iter().collect();
+            broken += slips[chance(slips.len())];
+            broken.extend(&characters[until..]);
+            if let Err(report) = read(&broken) {
+                assert!(report.has_errors());
+                for problem in &report.problems {
+                    let lines = broken.matches('\n').count() + 2;
+                    assert!(problem.line <= lines, "{}:{}\n{broken}", problem.line, problem.kind);
+                }
+                let _ = report.text(false);
+            }
+        }
+    }
 }
 
 /// A directory of its own that goes away with the test.

@@ -7,9 +7,9 @@ use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 
-use super::super::file::{Field, Named, OneOrMany, Scalar, brief};
 use super::super::place::{Place, Spot};
 use super::super::problem::ProblemKind;
+use super::super::reader::{Field, Named, OneOrMany, Scalar, brief};
 use super::super::{shape, value};
 use super::{Definitions, Lower, Switch, beside, type_of};
 use crate::model::{Check, Codes, HttpCheck, Monitor, Thresholds, TlsCheck};
@@ -22,6 +22,7 @@ impl Lower<'_> {
     pub(super) fn monitors(&self, definitions: &Definitions<'_, shape::Monitor>) -> Vec<Arc<Monitor>> {
         let absent = shape::Monitor::default();
         definitions
+            .sorted
             .iter()
             .map(|(name, field)| Arc::new(self.monitor(name, field.place(), field.get().unwrap_or(&absent))))
             .collect()
@@ -322,13 +323,13 @@ impl Lower<'_> {
     }
 
     fn tls(&self, shape: &shape::Monitor) -> TlsCheck {
-        let server_name = self.text(&shape.server_name).and_then(|(text, place)| {
+        let server_name = self.text(&shape.server_name).map(|(text, place)| {
             if ServerName::try_from(text).is_err() {
                 let kind = ProblemKind::NotServerName { value: brief(text) };
                 let help = "write the name in the certificate, such as `www.example.com`".to_owned();
                 self.gather.refuse(Spot::Value(place), kind, Some(help));
             }
-            Some(text.to_owned())
+            text.to_owned()
         });
         let extra_roots = self.text(&shape.ca_file).and_then(|(text, place)| {
             let refuse = |why: String| {

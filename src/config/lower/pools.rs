@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
-use super::super::file::{Field, SingleOrMap, brief};
 use super::super::place::{Place, Spot};
 use super::super::problem::ProblemKind;
+use super::super::reader::{Field, SingleOrMap, brief};
 use super::super::value::{self, NoAddress};
 use super::super::{shape, words};
 use super::{Definitions, Lower};
@@ -23,6 +23,7 @@ impl Lower<'_> {
         model: &Model,
     ) -> Vec<Pool> {
         definitions
+            .sorted
             .iter()
             .map(|(name, field)| match field {
                 Field::Given(place, shape) => self.pool(name, *place, shape, monitors, model),
@@ -123,7 +124,7 @@ impl Lower<'_> {
         }
     }
 
-    fn answer(&self, field: &Field<super::super::file::Scalar>) -> AnswerShape {
+    fn answer(&self, field: &Field<super::super::reader::Scalar>) -> AnswerShape {
         let Field::Given(place, scalar) = field else { return AnswerShape::ByWeight };
         match scalar.text.as_str() {
             "all" => AnswerShape::All,
@@ -164,11 +165,11 @@ impl Lower<'_> {
         let mut named: Vec<(MonitorId, Place)> = Vec::new();
         for field in single.chain(several) {
             let Some((name, place)) = self.text(field) else { continue };
-            let Some(id) = monitors.keys().position(|known| *known == name) else {
+            let Some(id) = monitors.id(name) else {
                 self.no_such_monitor(name, place, monitors);
                 continue;
             };
-            let id = MonitorId(id as u32);
+            let id = MonitorId(id);
             match named.iter().find(|(other, _)| *other == id) {
                 Some((_, first)) => self.listed_twice(place, *first, &format!("the monitor `{name}`")),
                 None => named.push((id, place)),
@@ -178,10 +179,10 @@ impl Lower<'_> {
     }
 
     fn no_such_monitor(&self, name: &str, place: Place, monitors: &Definitions<'_, shape::Monitor>) {
-        let help = match words::nearest(name, monitors.keys().copied()) {
+        let help = match words::nearest(name, monitors.names()) {
             Some(near) => format!("did you mean `{near}`?"),
-            None if monitors.is_empty() => "define it under `monitors`".into(),
-            None => format!("define it under `monitors`, or use one of: {}", some_of(monitors.keys())),
+            None if monitors.sorted.is_empty() => "define it under `monitors`".into(),
+            None => format!("define it under `monitors`, or use one of: {}", some_of(monitors.names())),
         };
         let kind = ProblemKind::NoSuchMonitor { name: brief(name) };
         self.gather.refuse(Spot::Value(place), kind, Some(help));
@@ -198,7 +199,7 @@ impl Lower<'_> {
     ) {
         for (id, monitor_place) in named {
             let monitor = model.monitor(*id);
-            let shape = definitions.get(&*monitor.name).and_then(|field| field.get());
+            let shape = definitions.get(&monitor.name);
             let tcp =
                 shape.is_some_and(|shape| shape.r#type.get().is_some_and(|scalar| scalar.text == "tcp"));
             let port_is_set = shape.is_some_and(|shape| matches!(shape.port, Field::Broken(_)))
@@ -335,7 +336,7 @@ impl Lower<'_> {
         headers.into_iter().find(|(name, _)| name.eq_ignore_ascii_case("host")).map(|(_, host)| host.into())
     }
 
-    pub(super) fn weight(&self, field: &Field<super::super::file::Scalar>, default: Weight) -> Weight {
+    pub(super) fn weight(&self, field: &Field<super::super::reader::Scalar>, default: Weight) -> Weight {
         let Some((text, place)) = self.text(field) else { return default };
         match value::weight(text) {
             Some(hundredths) => Weight(hundredths),
@@ -350,9 +351,9 @@ impl Lower<'_> {
 }
 
 /// The first few of some names.
-pub(super) fn some_of<'a>(names: impl ExactSizeIterator<Item = &'a &'a str>) -> String {
+pub(super) fn some_of<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
     const MOST: usize = 8;
     let more = if names.len() > MOST { ", …" } else { "" };
-    let shown: Vec<&str> = names.take(MOST).copied().collect();
+    let shown: Vec<&str> = names.take(MOST).collect();
     format!("{}{more}", shown.join(", "))
 }
