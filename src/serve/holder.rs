@@ -54,7 +54,14 @@ fn printable(octets: &[u8], most: usize) -> String {
 }
 
 /// The process that has a socket bound to `address`, or to one that overlaps it.
+///
+/// The kernel may leave out rows of a table that changes while it is read, so a look that finds
+/// nothing is repeated.
 pub(super) fn holder(address: SocketAddr, protocol: Protocol) -> Option<Process> {
+    (0..3).find_map(|_| look_for_holder(address, protocol))
+}
+
+fn look_for_holder(address: SocketAddr, protocol: Protocol) -> Option<Process> {
     let tables = match protocol {
         Protocol::Udp => ["udp", "udp6"],
         Protocol::Tcp => ["tcp", "tcp6"],

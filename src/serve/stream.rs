@@ -33,12 +33,12 @@ use super::counters::{Counters, Totals};
 use super::{Limits, Respond};
 use crate::authority::Snapshot;
 use crate::publish::Glance;
-use crate::wire::{Client, Transport};
+use crate::wire::{self, Client, Transport};
 
 /// The length before each message.
 const PREFIX: usize = 2;
 /// The longest message, and the room an answering function needs.
-const MESSAGE: usize = 65535;
+const MESSAGE: usize = wire::MAX_MESSAGE;
 /// A message shorter than a header is no message.
 const HEADER: usize = 12;
 /// Octets read in one turn; holds the longest message.
@@ -131,6 +131,15 @@ struct Seat {
     last_orders: Notify,
 }
 
+impl Seat {
+    /// Makes this the connection that got on last, unless its seat was given away.
+    fn got_on(&self, shared: &Shared) {
+        let tick = shared.progress.fetch_add(1, Relaxed);
+        let keep = |last| (last != EVICTED).then_some(tick);
+        let _ = self.progress.fetch_update(Relaxed, Relaxed, keep);
+    }
+}
+
 impl Acceptor {
     /// Takes over bound sockets; must be called within the runtime.
     pub fn new(listeners: Vec<StdListener>, shared: Arc<Shared>) -> io::Result<Acceptor> {
@@ -185,7 +194,7 @@ impl Acceptor {
             return;
         }
         let seat = Arc::new(Seat::default());
-        seat.progress.store(self.shared.progress.fetch_add(1, Relaxed), Relaxed);
+        seat.got_on(&self.shared);
         let mine = Arc::clone(&seat);
         let task = self.tasks.spawn(async move { serve(stream, &open.0, &mine).await });
         self.connections.insert(task.id(), seat);
@@ -296,11 +305,11 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(stream: S, shared: &Shared, se
             biased;
             () = last_orders.as_mut() => {
                 if seat.progress.load(Relaxed) != EVICTED {
-                    connection.finish(shared).await;
+                    connection.finish(shared, seat).await;
                 }
                 return;
             }
-            turn = poll_fn(|context| connection.poll_turn(context, shared)) => match turn {
+            turn = poll_fn(|context| connection.poll_turn(context, shared, seat)) => match turn {
                 Ok(turn @ (Turn::Progress | Turn::Partial)) => {
                     let now = connection.waits_for();
                     // Octets alone do not extend a limit: a message must be finished within it.
@@ -310,13 +319,6 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(stream: S, shared: &Shared, se
                             Wait::Message => limits.tcp_message,
                             Wait::Write => limits.tcp_write,
                         }));
-                    }
-                    if turn == Turn::Progress {
-                        let tick = shared.progress.fetch_add(1, Relaxed);
-                        // unless the seat has just been given away
-                        let _ = seat.progress.fetch_update(Relaxed, Relaxed, |last| {
-                            (last != EVICTED).then_some(tick)
-                        });
                     }
                     wait = now;
                 }
@@ -338,9 +340,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// One turn: flushes, or else reads, answers and writes.
-    fn poll_turn(&mut self, context: &mut Context<'_>, shared: &Shared) -> Poll<io::Result<Turn>> {
+    fn poll_turn(
+        &mut self,
+        context: &mut Context<'_>,
+        shared: &Shared,
+        seat: &Seat,
+    ) -> Poll<io::Result<Turn>> {
         if !self.pending.is_empty() {
             ready!(self.poll_flush(context))?;
+            seat.got_on(shared);
             return Poll::Ready(Ok(Turn::Progress));
         }
         DESK.with_borrow_mut(|desk| {
@@ -358,6 +366,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             desk.input[..self.carried.len()].copy_from_slice(&self.carried);
             let Answered { messages, used, filled, garbage } = desk.answer(end, shared);
             self.carry(&desk.input[used..end]);
+            if messages > 0 {
+                seat.got_on(shared); // before its client can know
+            }
             self.poll_write(context, &desk.output[..filled])?;
             Poll::Ready(Ok(match (garbage, messages) {
                 (true, _) => Turn::Garbage,
@@ -401,10 +412,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Answers what has been sent to us before the stop, and closes.
-    async fn finish(mut self, shared: &Shared) {
+    async fn finish(mut self, shared: &Shared, seat: &Seat) {
         let turns = async {
             while let Ok(Turn::Progress | Turn::Partial) =
-                poll_fn(|context| self.poll_turn(context, shared)).await
+                poll_fn(|context| self.poll_turn(context, shared, seat)).await
             {}
         };
         let _ = timeout(LAST_READ, turns).await;

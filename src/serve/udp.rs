@@ -146,9 +146,6 @@ impl Desk {
                 while next < count {
                     let i = next;
                     next += 1;
-                    if self.batch.is_full() {
-                        shared.counters.refused(self.batch.send(&shared.socket));
-                    }
                     let Some((query, room)) = self.batch.message(i) else { continue };
                     let client = Client { transport: Transport::Udp, entropy: self.chance.next() };
                     let length = (self.respond)(snapshot, query, client, room);

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use haledns::authority::Snapshot;
 use haledns::publish::Publisher;
-use haledns::serve::{Limits, ListenError, Protocol, Respond, Server, Totals, claim};
+use haledns::serve::{Claim, Limits, ListenError, Protocol, Respond, Server, Totals, claim};
 use haledns::wire::{self, Client};
 use socket2::{Domain, Socket, Type};
 use tokio::runtime::{Builder, Runtime};
@@ -155,11 +155,30 @@ fn ask_over(stream: &mut TcpStream, number: u16) {
 
 /// Waits until `condition` holds.
 fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    until_some(what, || condition().then_some(()));
+}
+
+/// Waits until `find` finds something.
+fn until_some<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
-    while !condition() {
+    loop {
+        if let Some(found) = find() {
+            return found;
+        }
         assert!(begun.elapsed() < PATIENCE, "never: {what}");
         thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Waits until an address can be claimed. What was closed stays open for a moment when another
+/// test has just forked.
+fn claim_when_free(address: SocketAddr) -> Claim {
+    until_some("the address is free", || claim(&[address]).ok())
+}
+
+/// An address that was free a moment ago.
+fn free_address() -> SocketAddr {
+    UdpSocket::bind(LOOPBACK[0]).unwrap().local_addr().unwrap()
 }
 
 /// Holds an answering function back until a test lets it go.
@@ -251,11 +270,20 @@ fn plays_both_wildcards() {
     let world = World::new(&wildcards, few(), wire::respond);
     for asked in ["127.0.0.1", "127.0.0.2", "::1", "fd00::1", "fd00::2"] {
         let asked = SocketAddr::new(asked.parse().unwrap(), 53);
+        until("the new address works", || loops_back(asked.ip()));
         ask(&udp(asked), 5);
         ask_over(&mut tcp(asked), 6);
     }
     assert_eq!(world.counters().replies(), 10);
     say("all answered");
+}
+
+/// Whether a datagram sent from an address to itself arrives. For a while after an IPv6 address was
+/// added there is no route to it.
+fn loops_back(address: IpAddr) -> bool {
+    let Ok(socket) = UdpSocket::bind((address, 0)) else { return false };
+    socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    socket.send_to(&[1], socket.local_addr().unwrap()).is_ok() && socket.recv(&mut [0]).is_ok()
 }
 
 #[test]
@@ -616,7 +644,7 @@ fn stop_returns_within_a_second_whatever_clients_do() {
     idle.stop(|| ());
     let asleep = begun.elapsed();
     assert!(asleep < Duration::from_millis(900), "sleeping workers were woken: {asleep:?}");
-    claim(&[address]).expect("free again");
+    claim_when_free(address);
 
     let mut world = World::new(&LOOPBACK, few(), at_length);
     let (_silent, mut partial, mut deaf) = (world.tcp(), world.tcp(), world.tcp());
@@ -634,7 +662,7 @@ fn a_dropped_server_frees_its_addresses() {
     let mut world = World::with(Limits::default());
     let address = world.address();
     drop(world.server.take());
-    until("the address is free", || claim(&[address]).is_ok());
+    claim_when_free(address);
 }
 
 // ---- claiming -----------------------------------------------------------------------------------
@@ -667,7 +695,7 @@ fn a_second_hale_is_told_who_holds_the_address() {
         assert!(error.to_string().contains("plays_another_process"), "{error}");
     }
     drop(other);
-    claim(&[single]).expect("its locks went with it");
+    claim_when_free(single);
 }
 
 fn plays_hale(address: &str) {
@@ -678,7 +706,7 @@ fn plays_hale(address: &str) {
 
 #[test]
 fn a_claim_holds_its_address_before_it_is_bound() {
-    let held = claim(&["127.0.0.1:5302".parse().unwrap()]).unwrap();
+    let held = until_some("some address is free", || claim(&[free_address()]).ok());
     let error = claim(held.addresses()).unwrap_err();
     assert!(matches!(error, ListenError::HeldByHale { by: Some(by), .. } if by.pid == std::process::id()));
 }
@@ -690,7 +718,9 @@ fn a_foreign_process_on_the_port_is_named_even_if_it_would_share() {
         let wildcard: SocketAddr = other.hear().parse().unwrap();
         let single = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), wildcard.port());
         for address in [wildcard, single] {
-            let error = claim(&[address]).unwrap_err();
+            let error = until_some("it is not our own lock that is in the way", || {
+                claim(&[address]).err().filter(|error| matches!(error, ListenError::Held { .. }))
+            });
             let ListenError::Held { by: Some(by), protocol: on, .. } = &error else { panic!("{error:?}") };
             assert_eq!((by.pid, *on), (other.pid(), protocol));
             let words = format!("{address} ({protocol}) is held by {}, pid {}", by.name, by.pid);
@@ -712,8 +742,9 @@ fn plays_foreign(kind: Type, address: &str) {
 
 #[test]
 fn what_cannot_be_bound_is_explained() {
-    let error = claim(&["192.0.2.1:53".parse().unwrap()]).unwrap_err();
-    assert_eq!(error.to_string(), "192.0.2.1:53: this machine has no address 192.0.2.1");
+    let address = SocketAddr::new([192, 0, 2, 1].into(), free_address().port());
+    let words = format!("{address}: this machine has no address 192.0.2.1");
+    assert_eq!(claim(&[address]).unwrap_err().to_string(), words);
 
     let unseen =
         ListenError::Held { address: "127.0.0.1:53".parse().unwrap(), protocol: Protocol::Tcp, by: None };
@@ -722,8 +753,9 @@ fn what_cannot_be_bound_is_explained() {
 
 #[test]
 fn a_low_port_without_permission_is_explained() {
+    let low = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 1 + (std::process::id() % 1000) as u16);
     let lowest = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
-    if lowest.is_ok_and(|lowest| lowest.trim().parse().is_ok_and(|port: u16| port <= 7)) {
+    if lowest.is_ok_and(|lowest| lowest.trim().parse().is_ok_and(|port: u16| port <= low.port())) {
         eprintln!("skipped: here everybody may listen on low ports");
         return;
     }
@@ -731,12 +763,12 @@ fn a_low_port_without_permission_is_explained() {
     if rustix::process::geteuid().is_root() {
         command.uid(65534).gid(65534);
     }
-    let Some(mut other) = Other::start(command, "claim", "127.0.0.1:7") else {
+    let Some(mut other) = Other::start(command, "claim", &low.to_string()) else {
         eprintln!("skipped: this test's program cannot be run by another user");
         return;
     };
     let words = other.hear();
-    assert!(words.starts_with("no permission to listen on 127.0.0.1:7: run as root, or"), "{words}");
+    assert!(words.starts_with(&format!("no permission to listen on {low}: run as root, or")), "{words}");
     assert!(words.contains("`setcap cap_net_bind_service=+ep /"), "{words}");
 }
 
