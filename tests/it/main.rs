@@ -3,3 +3,4 @@ mod layers;
 mod probe;
 mod serve;
 mod support;
+mod wire;
