@@ -424,7 +424,7 @@ fn what_is_no_well_formed_query_gets_its_rcode_or_silence() {
 #[test]
 fn the_longest_names_are_looked_up() {
     // 253 octets of text, 255 on the wire
-    let labels = vec!["a".repeat(63), "b".repeat(63), "c".repeat(63), "d".repeat(49), "example.com".into()];
+    let labels = ["a".repeat(63), "b".repeat(63), "c".repeat(63), "d".repeat(49), "example.com".into()];
     let name = labels.join(".");
     assert_eq!(name.len(), 253);
     assert_negative(&ask(&name, RecordType::A), ResponseCode::NXDomain, 30);
