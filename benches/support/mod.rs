@@ -1,0 +1,112 @@
+//! What the benches share: a `hale` process, its costs, and a few figures.
+
+#![allow(dead_code)] // each bench uses its part
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// A child process that ends with this value.
+pub struct Process {
+    child: Child,
+    /// The lines it writes to standard error.
+    pub lines: mpsc::Receiver<String>,
+}
+
+impl Process {
+    pub fn start(command: &mut Command) -> Process {
+        let mut child =
+            command.stderr(Stdio::piped()).stdin(Stdio::null()).spawn().expect("the program starts");
+        let stderr = BufReader::new(child.stderr.take().expect("it is piped"));
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            stderr.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        Process { child, lines }
+    }
+
+    /// Starts `hale serve` on this configuration, and waits until it serves.
+    pub fn hale(configuration: &Path) -> (Process, SocketAddr) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hale"));
+        command.arg("serve").arg(configuration).args(["--listen", "127.0.0.1:0", "--log", "json"]);
+        let process = Process::start(&mut command);
+        let address = process.wait_for(|line| {
+            let (_, rest) = line.split_once("serving on ")?;
+            rest.split_once(' ')?.0.parse().ok()
+        });
+        (process, address)
+    }
+
+    /// Waits for a line in which `find` finds something, for a minute at most.
+    pub fn wait_for<T>(&self, find: impl Fn(&str) -> Option<T>) -> T {
+        loop {
+            let line =
+                self.lines.recv_timeout(Duration::from_secs(60)).expect("the line comes within a minute");
+            if let Some(found) = find(&line) {
+                return found;
+            }
+        }
+    }
+
+    /// Processor time used so far, user and system.
+    pub fn cpu(&self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
+        let after_name = stat.rsplit(") ").next().unwrap_or_default();
+        let field = |n: usize| after_name.split(' ').nth(n).and_then(|f| f.parse().ok()).unwrap_or(0u64);
+        Duration::from_millis((field(11) + field(12)) * 10) // in hundredths of a second on Linux
+    }
+
+    /// Resident memory in MiB.
+    pub fn memory(&self) -> f64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
+        let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap_or_default();
+        line.split_whitespace().nth(1).and_then(|kib| kib.parse::<f64>().ok()).unwrap_or(0.0) / 1024.0
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A folder for one bench's files, removed with this value.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    pub fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("hale-bench-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a folder for temporary files");
+        Folder(path)
+    }
+
+    pub fn write(&self, name: &str, text: &str) {
+        fs::write(self.0.join(name), text).expect("a file can be written");
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A number from the environment.
+pub fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// The value below which this share of the values lies.
+pub fn quantile(values: &mut [f64], share: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[((values.len() - 1) as f64 * share).round() as usize]
+}
