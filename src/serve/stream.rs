@@ -22,7 +22,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio::task::{Id, JoinSet};
@@ -120,6 +120,7 @@ pub(super) struct Acceptor {
     listeners: Vec<TcpListener>,
     tasks: JoinSet<()>,
     connections: HashMap<Id, Arc<Seat>>,
+    turn: u64,
 }
 
 /// A connection as the acceptor knows it.
@@ -144,7 +145,8 @@ impl Acceptor {
     /// Takes over bound sockets; must be called within the runtime.
     pub fn new(listeners: Vec<StdListener>, shared: Arc<Shared>) -> io::Result<Acceptor> {
         let listeners = listeners.into_iter().map(TcpListener::from_std).collect::<Result<_, _>>()?;
-        Ok(Acceptor { shared, listeners, tasks: JoinSet::new(), connections: HashMap::new() })
+        let (tasks, connections) = (JoinSet::new(), HashMap::new());
+        Ok(Acceptor { shared, listeners, tasks, connections, turn: 0 })
     }
 
     /// Accepts until `stop` changes or its sender is gone, then lets the connections finish.
@@ -162,7 +164,7 @@ impl Acceptor {
                 () = pause.as_mut(), if pausing.is_some_and(|(waiting, _)| waiting) => {
                     pausing = pausing.map(|(_, length)| (false, length));
                 }
-                accepted = accept(&self.listeners), if !pausing.is_some_and(|(waiting, _)| waiting) => {
+                accepted = accept(&self.listeners, self.turn), if !pausing.is_some_and(|(waiting, _)| waiting) => {
                     match accepted {
                         Ok(stream) => {
                             pausing = None;
@@ -187,6 +189,7 @@ impl Acceptor {
 
     /// Starts a connection's task, at the cost of another connection if need be.
     fn seat(&mut self, stream: TcpStream) {
+        self.turn += 1;
         self.shared.numbers.accepted.fetch_add(1, Relaxed);
         let open = Open(Arc::clone(&self.shared));
         let room = self.connections.len() < self.shared.limits.tcp_connections;
@@ -213,7 +216,7 @@ impl Acceptor {
 
     /// Lets every connection answer what it has received, those not yet accepted among them.
     async fn finish(mut self) {
-        while let Ok(Ok(stream)) = timeout(Duration::ZERO, accept(&self.listeners)).await {
+        while let Ok(Ok(stream)) = timeout(Duration::ZERO, accept(&self.listeners, self.turn)).await {
             self.seat(stream);
         }
         self.listeners.clear();
@@ -225,10 +228,13 @@ impl Acceptor {
     }
 }
 
-/// The next connection on any of the listeners.
-async fn accept(listeners: &[TcpListener]) -> io::Result<TcpStream> {
+/// The next connection on any of the listeners. With another `turn`, another of them comes first,
+/// so that a flood on one address does not shut out the others.
+async fn accept(listeners: &[TcpListener], turn: u64) -> io::Result<TcpStream> {
+    let first = turn.checked_rem(listeners.len() as u64).unwrap_or(0) as usize;
+    let (last, first) = listeners.split_at(first);
     poll_fn(|context| {
-        for listener in listeners {
+        for listener in first.iter().chain(last) {
             if let Poll::Ready(accepted) = listener.poll_accept(context) {
                 return Poll::Ready(accepted.map(|(stream, _)| stream));
             }
@@ -422,6 +428,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.close(LAST_WRITE).await;
     }
 
+    /// Throws away what comes, until the client closes.
+    fn poll_drain(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        DESK.with_borrow_mut(|desk| {
+            loop {
+                let mut room = ReadBuf::new(&mut desk.input);
+                ready!(Pin::new(&mut self.stream).poll_read(context, &mut room))?;
+                if room.filled().is_empty() {
+                    return Poll::Ready(Ok(()));
+                }
+            }
+        })
+    }
+
     /// Closes so that the replies already written arrive.
     async fn close(mut self, limit: Duration) {
         let farewell = async {
@@ -429,8 +448,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.stream.shutdown().await
         };
         if let Ok(Ok(())) = timeout(limit, farewell).await {
-            let mut unread = [0; 512];
-            let drain = async { while matches!(self.stream.read(&mut unread).await, Ok(1..)) {} };
+            let drain = poll_fn(|context| self.poll_drain(context));
             let _ = timeout(LINGER, drain).await;
         }
     }

@@ -4,3 +4,4 @@ mod layers;
 mod probe;
 mod serve;
 mod support;
+mod wire;

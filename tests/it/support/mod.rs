@@ -1,4 +1,5 @@
 //! What several test modules share.
 
+pub mod allocations;
 pub mod certificates;
 pub mod server;
