@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use Kind::{Pure, Seam, Shell, Top};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
+pub enum Kind {
     /// Values and functions: no IO, no clock, no chance of its own.
     Pure,
     /// Where the control plane hands over to the data plane.
@@ -20,7 +20,7 @@ enum Kind {
 }
 
 /// From the foundation up.
-const MODULES: [(&str, Kind); 16] = [
+pub const MODULES: [(&str, Kind); 16] = [
     ("moment", Pure),
     ("model", Pure),
     ("health", Pure),

@@ -1,4 +1,5 @@
 mod config;
+mod docs;
 mod layers;
 mod probe;
 mod serve;
