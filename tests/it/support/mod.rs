@@ -1,4 +1,9 @@
 //! What several test modules share.
 
+pub mod ask;
 pub mod certificates;
+pub mod live;
+pub mod programs;
+pub mod scenario;
 pub mod server;
+pub mod world;
