@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use haledns::model::Model;
+use haledns::health::Verdict;
+use haledns::model::{Model, PoolId};
 use haledns::moment::Moment;
 
 use crate::support::ask::compare;
 use crate::support::live;
 use crate::support::programs::need;
-use crate::support::scenario::{Scenario, SerialStep, Start, Step, all};
+use crate::support::scenario::{Attempt, Scenario, SerialStep, Start, Step, all};
 use crate::support::world::{World, name_in_words};
 
 /// How often one step asks: answers differ by chance.
@@ -163,9 +164,8 @@ impl Player {
         }
         let compiled = self.world.engine.compiled();
         let model = self.world.engine.model();
-        let pools = (model.pools.iter().zip(0..)).map(|(pool, id)| {
-            (pool.name.to_string(), compiled.pool(haledns::model::PoolId(id)).state.to_string())
-        });
+        let pools = (model.pools.iter().zip(0..))
+            .map(|(pool, id)| (pool.name.to_string(), compiled.pool(PoolId(id)).state.to_string()));
         let balancers = compiled
             .balancers()
             .map(|(balancer, status)| (name_in_words(&balancer.name), status.state.to_string()));
@@ -291,7 +291,7 @@ fn b28_all_combinations_of_three_pools_with_two_endpoints() {
         let query = "www.example.com A".parse::<crate::support::ask::Question>().unwrap().octets();
         for step in 0..64u8 {
             let up = step.wrapping_mul(37) % 64; // an odd factor: each number once, far from the one before
-            world.fail_only((0..6).filter(|n| up >> n & 1 == 0).map(address));
+            world.change_only((0..6).filter(|n| up >> n & 1 == 0).map(address), Attempt::Refused);
             world.run_until(world.now() + Duration::from_secs(40)).unwrap();
             let healthy = |pool: u8| (2 * pool..2 * pool + 2).filter(move |n| up >> n & 1 == 1);
             let serving = (0..3).find(|pool| healthy(*pool).count() >= threshold);
@@ -305,5 +305,61 @@ fn b28_all_combinations_of_three_pools_with_two_endpoints() {
             let wrong = compare("answer", &expected, &answer);
             assert_eq!(wrong, None, "threshold {threshold}, endpoints up {up:06b}");
         }
+    }
+}
+
+/// How long after a change the first and the last of the endpoints has the
+/// verdict, in seconds.
+fn window(world: &mut World, attempt: Attempt, verdict: Verdict) -> (f64, f64) {
+    let changed = world.now();
+    world.change_only((0..100).map(address), attempt);
+    let mut first = None;
+    loop {
+        let verdicts = world.engine.table().verdicts(PoolId(0));
+        let passed = world.now().since(changed).as_secs_f64();
+        let there = verdicts.iter().filter(|held| **held == verdict).count();
+        if there > 0 {
+            first.get_or_insert(passed);
+        }
+        if there == verdicts.len() {
+            return (first.unwrap_or(passed), passed);
+        }
+        assert!(world.step(changed + Duration::from_secs(120)).unwrap(), "no verdict in two minutes");
+    }
+}
+
+/// A hundred endpoints, each with a phase of its own, that change at once.
+#[test]
+fn how_soon_a_verdict_follows_the_endpoint() {
+    let endpoints: String =
+        (0..100).map(|n| format!("{{ name: e{n}, address: {} }}, ", address(n))).collect();
+    let text = format!(
+        "zone: example.com\n\
+         records: {{ '': {{ type: NS, value: ns1.example.net. }} }}\n\
+         monitors: {{ web: {{ interval: 15s, timeout: 5s, consecutive_up: 2, consecutive_down: 3, RECHECK }} }}\n\
+         pools: {{ all: {{ monitor: web, endpoints: [{endpoints}] }} }}\n\
+         load_balancers: {{ www: {{ default_pools: [all], fallback_pool: all }} }}\n"
+    );
+    // an interval may be a tenth longer or shorter, however many of them in a row
+    const JITTER: f64 = 1.5;
+    for (recheck, attempt, verdict, soonest, latest) in [
+        ("recheck_interval: off", Attempt::Refused, Verdict::Unhealthy, 30.0, 45.0),
+        ("recheck_interval: off", Attempt::Hang, Verdict::Unhealthy, 35.0, 50.0),
+        ("recheck_interval: off", Attempt::Up, Verdict::Healthy, 15.0, 30.0),
+        ("recheck_interval: 2s", Attempt::Refused, Verdict::Unhealthy, 4.0, 19.0),
+        ("recheck_interval: 2s", Attempt::Hang, Verdict::Unhealthy, 19.0, 34.0),
+        ("recheck_interval: 2s", Attempt::Up, Verdict::Healthy, 15.0, 30.0),
+    ] {
+        let text = text.replace("RECHECK", recheck);
+        let loaded = haledns::config::load_texts(vec![("many.yaml".into(), text.into())]);
+        let mut world = World::new(loaded.unwrap_or_else(|report| panic!("{report}")).model);
+        let before = if verdict == Verdict::Healthy { Attempt::Refused } else { Attempt::Up };
+        world.change_only((0..100).map(address), before);
+        world.run_until(Moment::from_start(Duration::from_secs(100))).unwrap();
+        let (first, last) = window(&mut world, attempt, verdict);
+        let seen = format!("{recheck}, {attempt:?}: from {first:.1} s to {last:.1} s");
+        assert!(first >= soonest - JITTER && last <= latest + JITTER, "{seen}");
+        assert!(last - first > 10.0, "phases are spread: {seen}");
+        println!("{seen}");
     }
 }

@@ -80,10 +80,10 @@ impl World {
         Ok(())
     }
 
-    /// From now on these addresses fail every probe, and all others pass.
-    pub fn fail_only(&mut self, failing: impl IntoIterator<Item = IpAddr>) {
-        let refused = |address| (address, Behaviour::Attempts(vec![Attempt::Refused]));
-        self.network.by_address = failing.into_iter().map(refused).collect();
+    /// From now on these addresses do that, and all others pass.
+    pub fn change_only(&mut self, changed: impl IntoIterator<Item = IpAddr>, attempt: Attempt) {
+        let behaviour = |address| (address, Behaviour::Attempts(vec![attempt]));
+        self.network.by_address = changed.into_iter().map(behaviour).collect();
     }
 
     /// Puts another configuration in force.
@@ -228,9 +228,8 @@ impl World {
                 .map(|(_, endpoint)| endpoint.address)
                 .collect()
         };
-        let of_family = |all: BTreeSet<IpAddr>| -> BTreeSet<IpAddr> {
-            all.into_iter().filter(|address| family(address)).collect()
-        };
+        let of_family =
+            |all: BTreeSet<IpAddr>| -> BTreeSet<IpAddr> { all.into_iter().filter(family).collect() };
         let available = |id: PoolId| {
             let pool = model.pool(id);
             let verdicts = self.engine.table().verdicts(id);
