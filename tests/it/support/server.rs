@@ -90,7 +90,11 @@ impl Server {
     }
 
     pub async fn on(ip: IpAddr, scripts: Vec<Vec<Step>>, identity: Option<Identity>) -> Server {
-        let listener = TcpListener::bind((ip, 0)).await.unwrap();
+        Server::at((ip, 0).into(), scripts, identity).await
+    }
+
+    pub async fn at(address: SocketAddr, scripts: Vec<Vec<Step>>, identity: Option<Identity>) -> Server {
+        let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let acceptor = identity.map(acceptor);
         let (log, seen) = watch::channel(Vec::new());
@@ -106,6 +110,12 @@ impl Server {
             }
         });
         Server { address, seen, task }
+    }
+
+    /// Ends everything; afterwards nobody listens on the address.
+    pub async fn stop(mut self) {
+        self.task.abort();
+        let _ = (&mut self.task).await; // it says that it was aborted
     }
 
     /// How many connections have come.

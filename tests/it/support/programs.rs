@@ -1,0 +1,23 @@
+//! Programs of other people that some tests run.
+
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+
+/// Whether `program` can be run. A test that cannot do without it ends when
+/// this is false; with `HALE_REQUIRE_PROGRAMS=1` it fails instead.
+pub fn need(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|folder| {
+        let metadata = folder.join(program).metadata();
+        metadata.is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    });
+    if !found {
+        let required = std::env::var_os("HALE_REQUIRE_PROGRAMS").is_some_and(|value| value == "1");
+        assert!(!required, "the program `{program}` is not installed, and HALE_REQUIRE_PROGRAMS=1");
+        let test = std::thread::current().name().unwrap_or("a test").to_owned();
+        // Not `eprintln!`: what a passing test prints is kept from people's eyes.
+        let line = format!("SKIPPED {test}: the program `{program}` is not installed\n");
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    }
+    found
+}

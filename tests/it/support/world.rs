@@ -1,0 +1,326 @@
+//! A world without sockets and without a clock: an engine, a network that
+//! does what a scenario says, and time that jumps to what happens next.
+//!
+//! After every event it looks at what must always be so:
+//! - a target has one probe in flight at most;
+//! - what is published is what the engine holds, but for the 20 ms in which
+//!   changes are gathered;
+//! - an answer carries only addresses that the verdicts allow, and some while
+//!   they allow any.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use haledns::authority::Snapshot;
+use haledns::engine::{Change, Effect, Engine, Event};
+use haledns::health::{Outcome, ProbeResult, ProbeTask, Reason, TargetId, Verdict, scramble};
+use haledns::model::{
+    Check, Endpoint, LoadBalancer, Model, Name, Pool, PoolId, SteeringPolicy, Weight, WhenUnavailable,
+};
+use haledns::moment::Moment;
+
+use super::ask::{self, Question, Reply};
+use super::scenario::{Attempt, Behaviour, Network, Word};
+
+/// Changes are gathered so long before they are published.
+const GATHER: Duration = Duration::from_millis(20);
+/// What a quick reply takes.
+const QUICK: Duration = Duration::from_millis(10);
+
+pub struct World {
+    pub engine: Engine,
+    now: Moment,
+    network: Network,
+    /// Which probe of an address comes next.
+    turns: HashMap<IpAddr, usize>,
+    flights: BTreeMap<(Moment, u64), (TargetId, Outcome)>,
+    departures: u64,
+    published: Arc<Snapshot>,
+    /// Since when the engine holds something that isn't published.
+    behind_since: Option<Moment>,
+    seed: u64,
+    /// Changes in words, oldest first.
+    pub told: Vec<String>,
+    /// Probes begun, by address.
+    pub probes: BTreeMap<IpAddr, usize>,
+}
+
+impl World {
+    /// A world at its beginning, with this configuration in force.
+    pub fn new(model: Model) -> World {
+        let engine = Engine::new(10_000, 1_700_000_000);
+        let published = Arc::new(engine.snapshot());
+        let mut world = World {
+            engine,
+            now: Moment::ZERO,
+            network: Network::default(),
+            turns: HashMap::new(),
+            flights: BTreeMap::new(),
+            departures: 0,
+            published,
+            behind_since: None,
+            seed: 0,
+            told: Vec::new(),
+            probes: BTreeMap::new(),
+        };
+        world.engine.handle(Event::Reload(Arc::new(model)), Moment::ZERO);
+        world
+    }
+
+    pub fn now(&self) -> Moment {
+        self.now
+    }
+
+    /// From now on the endpoints do this.
+    pub fn change(&mut self, endpoints: &BTreeMap<String, Word>) -> Result<(), String> {
+        self.network.change(endpoints)?;
+        self.turns.retain(|address, _| !endpoints.contains_key(&address.to_string()));
+        Ok(())
+    }
+
+    /// From now on these addresses do that, and all others pass.
+    pub fn change_only(&mut self, changed: impl IntoIterator<Item = IpAddr>, attempt: Attempt) {
+        let behaviour = |address| (address, Behaviour::Attempts(vec![attempt]));
+        self.network.by_address = changed.into_iter().map(behaviour).collect();
+    }
+
+    /// Puts another configuration in force.
+    pub fn reload(&mut self, model: Model) -> Result<(), String> {
+        self.engine.handle(Event::Reload(Arc::new(model)), self.now);
+        self.carry_out()
+    }
+
+    /// Goes on until every target has been probed.
+    pub fn settle(&mut self) -> Result<(), String> {
+        self.carry_out()?;
+        let patience = self.now + Duration::from_secs(600);
+        while !self.engine.is_settled() {
+            if !self.step(patience)? {
+                return Err("the first round of probes took more than 10 minutes\n".into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on until `moment`, what happens then included.
+    pub fn run_until(&mut self, moment: Moment) -> Result<(), String> {
+        while self.step(moment)? {}
+        Ok(())
+    }
+
+    /// Goes on to what happens next; false if nothing happens until `limit`,
+    /// and then it is `limit`.
+    pub fn step(&mut self, limit: Moment) -> Result<bool, String> {
+        self.carry_out()?;
+        let landing = self.flights.first_key_value().map(|((at, _), _)| *at);
+        let next = [landing, self.engine.wake_at()].into_iter().flatten().min();
+        let Some(next) = next.filter(|next| *next <= limit) else {
+            self.now = self.now.max(limit);
+            return Ok(false);
+        };
+        self.now = self.now.max(next);
+        match self.flights.first_entry().filter(|flight| flight.key().0 <= self.now) {
+            Some(flight) => {
+                let (target, outcome) = flight.remove();
+                self.engine.handle(Event::Probed { target, outcome }, self.now);
+            }
+            None => self.engine.advance(self.now),
+        }
+        self.carry_out()?;
+        Ok(true)
+    }
+
+    /// Asks what is published.
+    pub fn ask(&mut self, question: &[u8]) -> Reply {
+        self.seed += 1;
+        ask::snapshot(&self.published, question, scramble(self.seed))
+    }
+
+    /// The serial of the first zone.
+    pub fn serial(&self) -> u32 {
+        self.published.serials[0]
+    }
+
+    fn carry_out(&mut self) -> Result<(), String> {
+        while let Some(effect) = self.engine.next_effect() {
+            match effect {
+                Effect::Probe { target, task } => self.depart(target, &task)?,
+                Effect::Publish(snapshot) => self.published = snapshot,
+                Effect::Tell(change) => self.told.push(in_words(&change)),
+            }
+        }
+        self.look()
+    }
+
+    /// A probe begins; what it will find is settled now.
+    fn depart(&mut self, target: TargetId, task: &ProbeTask) -> Result<(), String> {
+        if self.flights.values().any(|(other, _)| *other == target) {
+            return Err(format!("two probes of {}/{} at once\n", task.pool, task.endpoint));
+        }
+        *self.probes.entry(task.address).or_default() += 1;
+        let turn = self.turns.entry(task.address).or_default();
+        let outcome = outcome(self.network.of(task.address), *turn, task);
+        *turn += 1;
+        self.departures += 1;
+        self.flights.insert((self.now + outcome.took, self.departures), (target, outcome));
+        Ok(())
+    }
+
+    /// Looks at what must always be so.
+    fn look(&mut self) -> Result<(), String> {
+        let held = self.engine.snapshot();
+        let is_published = Arc::ptr_eq(&held.names, &self.published.names)
+            && held.serials == self.published.serials
+            && held.balancers == self.published.balancers;
+        if !is_published {
+            let since = *self.behind_since.get_or_insert(self.now);
+            let behind = self.now.since(since);
+            return match behind > GATHER {
+                true => Err(format!("a change was not published for {behind:?}\n")),
+                false => Ok(()),
+            };
+        }
+        self.behind_since = None;
+        let model = Arc::clone(self.engine.model());
+        for balancer in model.zones.iter().flat_map(|zone| &zone.load_balancers) {
+            if balancer.enabled {
+                self.look_at(&model, balancer, "A", IpAddr::is_ipv4)?;
+                self.look_at(&model, balancer, "AAAA", IpAddr::is_ipv6)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn look_at(
+        &mut self,
+        model: &Model,
+        balancer: &LoadBalancer,
+        rtype: &str,
+        family: fn(&IpAddr) -> bool,
+    ) -> Result<(), String> {
+        let allowed = self.allowed(model, balancer, family);
+        let question: Question = format!("{} {rtype}", balancer.name).parse()?;
+        let reply = self.ask(&question.octets());
+        let address = |line: &String| line.rsplit(' ').next()?.parse::<IpAddr>().ok();
+        let carried: BTreeSet<IpAddr> = reply.answer.iter().filter_map(address).collect();
+        match carried.is_subset(&allowed) && carried.is_empty() == allowed.is_empty() {
+            true => Ok(()),
+            false => Err(format!(
+                "{} {rtype} is answered with {carried:?}; the verdicts allow {allowed:?}\n",
+                balancer.name
+            )),
+        }
+    }
+
+    /// The addresses of a family that may answer, from model and verdicts alone.
+    fn allowed(
+        &self,
+        model: &Model,
+        balancer: &LoadBalancer,
+        family: fn(&IpAddr) -> bool,
+    ) -> BTreeSet<IpAddr> {
+        let addresses = |pool: &Pool, fits: &dyn Fn(usize, &Endpoint) -> bool| -> BTreeSet<IpAddr> {
+            let wanted = |endpoint: &Endpoint| endpoint.enabled && endpoint.weight > Weight(0);
+            (pool.endpoints.iter().enumerate())
+                .filter(|(place, endpoint)| wanted(endpoint) && fits(*place, endpoint))
+                .map(|(_, endpoint)| endpoint.address)
+                .collect()
+        };
+        let of_family =
+            |all: BTreeSet<IpAddr>| -> BTreeSet<IpAddr> { all.into_iter().filter(family).collect() };
+        let available = |id: PoolId| {
+            let pool = model.pool(id);
+            let verdicts = self.engine.table().verdicts(id);
+            let monitored = !pool.monitors.is_empty();
+            let healthy = |place: usize| !monitored || verdicts[place] == Verdict::Healthy;
+            let all = addresses(pool, &|place, _| healthy(place));
+            let count = pool.endpoints.iter().enumerate().filter(|(n, e)| e.enabled && healthy(*n)).count();
+            let enough = !monitored || count >= pool.health_threshold as usize;
+            if !pool.enabled || all.is_empty() || !enough {
+                return None;
+            }
+            let here = of_family(all);
+            let is_ipv4 = family(&IpAddr::from([192, 0, 2, 1]));
+            let least = if is_ipv4 { pool.family_threshold.ipv4 } else { pool.family_threshold.ipv6 };
+            (here.len() >= least as usize).then_some(here)
+        };
+        let steered: Vec<BTreeSet<IpAddr>> = match &balancer.steering_policy {
+            SteeringPolicy::Off => {
+                balancer.default_pools.iter().copied().find_map(available).into_iter().collect()
+            }
+            SteeringPolicy::Random(weights) => {
+                let pools = balancer.default_pools.iter().zip(weights).filter(|(_, w)| **w > Weight(0));
+                pools.filter_map(|(pool, _)| available(*pool)).collect()
+            }
+        };
+        match balancer.when_unavailable {
+            _ if !steered.is_empty() => steered.into_iter().flatten().collect(),
+            WhenUnavailable::FallbackPool(id) if model.pool(id).enabled => {
+                of_family(addresses(model.pool(id), &|_, _| true))
+            }
+            _ => BTreeSet::new(),
+        }
+    }
+}
+
+/// What a probe finds.
+fn outcome(behaviour: &Behaviour, turn: usize, task: &ProbeTask) -> Outcome {
+    let attempt_of = |attempts: &[Attempt], number: usize| attempts[number.min(attempts.len() - 1)];
+    let attempts = match behaviour {
+        Behaviour::Attempts(attempts) => attempts.clone(),
+        Behaviour::Probes(passes) if passes[turn.min(passes.len() - 1)] => vec![Attempt::Up],
+        Behaviour::Probes(_) => vec![Attempt::Code(503)],
+    };
+    let tcp = matches!(task.monitor.check, Check::Tcp { .. });
+    let fail = |reason, detail| (ProbeResult::Fail, reason, detail, None);
+    let mut took = Duration::ZERO;
+    for number in 0..=usize::from(task.monitor.retries) {
+        let (result, reason, detail, status) = match attempt_of(&attempts, number) {
+            Attempt::Hang => {
+                took += task.monitor.timeout;
+                continue;
+            }
+            Attempt::Up => (ProbeResult::Pass, Reason::NoFailures, "", (!tcp).then_some(200)),
+            Attempt::Refused => fail(Reason::TcpConnectionFailed, "connect_refused"),
+            Attempt::Reset => fail(Reason::ConnectionReset, "connection_reset"),
+            Attempt::Code(code) => {
+                (ProbeResult::Fail, Reason::ResponseCodeMismatch, "unexpected_status", Some(code))
+            }
+            Attempt::Error => (ProbeResult::Error, Reason::NetworkUnreachable, "network_unreachable", None),
+        };
+        return Outcome { result, reason, detail, status, took: took + QUICK };
+    }
+    let reason = if tcp { Reason::TcpTimeout } else { Reason::HttpTimeout };
+    Outcome { result: ProbeResult::Fail, reason, detail: "timeout", status: None, took }
+}
+
+/// A name as a scenario writes it.
+pub fn name_in_words(name: &Name) -> String {
+    name.to_string().trim_end_matches('.').to_owned()
+}
+
+/// A change on one line.
+fn in_words(change: &Change) -> String {
+    match change {
+        Change::Verdict { pool, endpoint, from, to, reason, .. } => {
+            format!("endpoint {pool}/{endpoint}: {from} -> {to}, {reason}")
+        }
+        Change::CannotProbe { pool, endpoint, reason, .. } => {
+            format!("endpoint {pool}/{endpoint}: cannot be probed, {reason}")
+        }
+        Change::Pool { pool, from, to, .. } => {
+            format!("pool {pool}: {from} -> {}, {} of {} healthy", to.state, to.healthy, to.enabled)
+        }
+        Change::Balancer { name, from, to, serving, fallback, .. } => {
+            let pools = match &serving[..] {
+                [] => "nothing".to_owned(),
+                pools => pools.join(" and "),
+            };
+            let how = if *fallback { " as fallback" } else { "" };
+            let name = name_in_words(name);
+            format!("load balancer {name}: {from} -> {to}, {pools}{how}")
+        }
+    }
+}
