@@ -34,18 +34,28 @@ pub fn tell(change: &Change, clock: &Clock) {
     match change {
         Change::Verdict { pool, endpoint, monitor, from, to, reason, detail, status, since } => {
             let since = clock.utc(*since);
-            let good = *to == Verdict::Healthy;
-            line!(good, %pool, %endpoint, %monitor, %from, %to, %reason, detail, status, since, "{headline}");
+            let (good, reason) = (*to == Verdict::Healthy, reason.as_str());
+            line!(good, %pool, %endpoint, %monitor, %from, %to, reason, detail, status, since, "{headline}");
         }
         Change::CannotProbe { pool, endpoint, monitor, reason, detail } => {
-            warn!(%pool, %endpoint, %monitor, %reason, detail, "{headline}");
+            let reason = reason.as_str();
+            warn!(%pool, %endpoint, %monitor, reason, detail, "{headline}");
         }
         Change::Pool { pool, from, to, threshold, since } => {
             let since = clock.utc(*since);
-            let reason =
-                format!("{} of {} enabled endpoints healthy, threshold {threshold}", to.healthy, to.enabled);
+            let reason = match to.state {
+                PoolState::Disabled => "switched off in the configuration".to_owned(),
+                PoolState::Unknown => "no monitor, or no verdict yet".to_owned(),
+                _ => format!(
+                    "{} of {} enabled endpoints healthy, threshold {threshold}",
+                    to.healthy, to.enabled
+                ),
+            };
             let to = to.state;
-            line!(to == PoolState::Healthy, %pool, %from, %to, reason, since, "{headline}");
+            // from unknown things only get better, unless it ends in Critical
+            let good =
+                to != PoolState::Critical && (to != PoolState::Degraded || *from != PoolState::Healthy);
+            line!(good, %pool, %from, %to, reason, since, "{headline}");
         }
         Change::Balancer { name, from, to, serving, fallback, since } => {
             let since = clock.utc(*since);
@@ -54,7 +64,7 @@ pub fn tell(change: &Change, clock: &Clock) {
                 (false, true) => format!("no pool available: fallback pool {}", serving.join(", ")),
                 (false, false) => format!("answers from {}", serving.join(", ")),
             };
-            let good = *to == BalancerState::Healthy;
+            let good = *to != BalancerState::Critical && to <= from;
             line!(good, load_balancer = %name, %from, %to, reason, since, "{headline}");
         }
     }

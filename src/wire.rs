@@ -87,7 +87,7 @@ pub fn respond(snapshot: &Snapshot, query: &[u8], client: Client, out: &mut [u8]
 fn answer(snapshot: &Snapshot, question: Question, key: &mut Key, mut chance: Chance, reply: &mut Reply) {
     let names = &*snapshot.names;
     if question.class != query::IN || matches!(question.rtype, rtype::AXFR | rtype::IXFR) {
-        return refuse(reply);
+        return reply.set_rcode(rcode::REFUSED);
     }
     // where the name now looked up stands in the message
     let mut owner = 12;
@@ -122,11 +122,12 @@ fn answer(snapshot: &Snapshot, question: Question, key: &mut Key, mut chance: Ch
             }
             Answered::Cname(cname) => cname,
         };
-        let target = reply.records(owner, cname);
-        let Some(next) = target else { return };
-        let seen = visited[..step].iter().flatten().any(|before| std::ptr::eq(*before, node));
+        if visited[..step].iter().flatten().any(|before| std::ptr::eq(*before, node)) {
+            return; // round in a circle
+        }
         visited[step] = Some(node);
-        if seen || key.read(reply.written(next)).is_none() {
+        let Some(next) = reply.records(owner, cname) else { return };
+        if key.read(reply.written(next)).is_none() {
             return;
         }
         owner = next;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::Names;
 use crate::health::{PoolHealth, Table};
-use crate::model::{LoadBalancer, Model, PoolId, SteeringPolicy, WhenUnavailable, Zone};
+use crate::model::{LoadBalancer, Model, PoolId, SteeringPolicy, Weight, WhenUnavailable, Zone};
 use crate::steering::{Candidates, Choice, PoolOffer, offer};
 
 /// Everything the query path reads: immutable, replaced as a whole.
@@ -30,7 +30,7 @@ pub struct Balancer {
 }
 
 /// A load balancer's state in the words of Cloudflare's documentation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BalancerState {
     /// Every default pool is available.
     Healthy,
@@ -222,16 +222,24 @@ fn compile_balancer(balancer: &LoadBalancer, offers: &[PoolOffer]) -> (Balancer,
         ipv4: choose(balancer, |pool| offer(pool).ipv4.clone(), fallback.map(|p| &offer(&p).fallback_ipv4)),
         ipv6: choose(balancer, |pool| offer(pool).ipv6.clone(), fallback.map(|p| &offer(&p).fallback_ipv6)),
     };
-    let available: Vec<PoolId> =
-        balancer.default_pools.iter().copied().filter(|pool| offer(pool).is_available()).collect();
+    let weighs = |place: usize| match &balancer.steering_policy {
+        SteeringPolicy::Off => true,
+        SteeringPolicy::Random(weights) => weights[place] > Weight(0),
+    };
+    // a pool of weight 0 gets nothing, but it is no less well for it
+    let available: Vec<(usize, PoolId)> = (balancer.default_pools.iter().copied().enumerate())
+        .filter(|(_, pool)| offer(pool).is_available())
+        .collect();
+    let steered: Vec<PoolId> =
+        available.iter().filter(|(place, _)| weighs(*place)).map(|(_, pool)| *pool).collect();
     let state = match available.len() {
-        0 => BalancerState::Critical,
+        _ if steered.is_empty() => BalancerState::Critical,
         n if n < balancer.default_pools.len() => BalancerState::Degraded,
         _ => BalancerState::Healthy,
     };
     let traffic = match (&balancer.steering_policy, fallback) {
-        (SteeringPolicy::Off, _) if !available.is_empty() => Traffic::Pools(vec![available[0]]),
-        (SteeringPolicy::Random(_), _) if !available.is_empty() => Traffic::Pools(available),
+        (SteeringPolicy::Off, _) if !steered.is_empty() => Traffic::Pools(vec![steered[0]]),
+        (SteeringPolicy::Random(_), _) if !steered.is_empty() => Traffic::Pools(steered),
         (_, Some(pool)) if !offer(&pool).fallback_is_empty() => Traffic::Fallback(pool),
         _ => Traffic::Nowhere,
     };

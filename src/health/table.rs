@@ -131,7 +131,8 @@ impl Table {
             self.unseen -= 1;
         }
         let blocked = outcome.result == ProbeResult::Error;
-        let newly_blocked = blocked && !std::mem::replace(&mut target.blocked, blocked);
+        let was_blocked = std::mem::replace(&mut target.blocked, blocked);
+        let newly_blocked = blocked && !was_blocked;
         let limits = target.task.monitor.thresholds;
         let transition = match outcome.result {
             ProbeResult::Pass => target.machine.observe(true, now, limits),
@@ -343,6 +344,9 @@ mod tests {
         assert_eq!(verdicts(&table), [Unknown]);
         let again = table.observe(ids[0], &outcome(ProbeResult::Error), Moment::ZERO).unwrap();
         assert!(!again.newly_blocked, "said once, not with every probe");
+        table.observe(ids[0], &outcome(ProbeResult::Pass), Moment::ZERO);
+        let anew = table.observe(ids[0], &outcome(ProbeResult::Error), Moment::ZERO).unwrap();
+        assert!(anew.newly_blocked, "and again after a probe that could be made");
     }
 
     #[test]

@@ -77,6 +77,7 @@ pub fn parse(message: &[u8], header: &Header, key: &mut Key) -> Result<Query, Fa
     let [_, answers, authorities, additionals] = header.counts;
     let rest = match question {
         Some(question) => read_records(message, question.end, answers, authorities, additionals),
+        None if header.counts[0] == 0 => read_records(message, 12, answers, authorities, additionals),
         None => Err(None),
     };
     let edns = match rest {
@@ -87,7 +88,7 @@ pub fn parse(message: &[u8], header: &Header, key: &mut Key) -> Result<Query, Fa
         NOTIFY | UPDATE => return Err(failed(rcode::REFUSED, question, edns)),
         _ => return Err(failed(rcode::NOTIMP, question, edns)),
     }
-    let Some(question) = question else { return Err(failed(rcode::FORMERR, None, None)) };
+    let Some(question) = question else { return Err(failed(rcode::FORMERR, None, edns)) };
     if edns.is_some_and(|edns| edns.version != 0) {
         return Err(failed(rcode::BADVERS, Some(question), edns));
     }

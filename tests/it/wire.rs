@@ -225,7 +225,11 @@ fn aliases_are_followed_within_our_zones_each_with_its_ttl() {
 fn a_loop_of_aliases_ends() {
     let reply = ask("loop1.example.com", RecordType::A);
     assert_eq!(reply.metadata.response_code, ResponseCode::NoError);
-    assert!((2..=3).contains(&reply.answers.len()), "{:?}", lines(&reply.answers));
+    let circle = [
+        "loop1.example.com. 3600 CNAME loop2.example.com.",
+        "loop2.example.com. 3600 CNAME loop1.example.com.",
+    ];
+    assert_eq!(lines(&reply.answers), circle, "each once");
 }
 
 #[test]
@@ -352,6 +356,7 @@ fn what_is_no_well_formed_query_gets_its_rcode_or_silence() {
         ("eleven octets", "1234 0000 0001 0000 0000 00".to_owned(), None),
         ("a response", format!("1234 8000 0001 0000 0000 0000 {QUESTION}"), None),
         ("no question", "1234 0000 0000 0000 0000 0000".to_owned(), Some(1)),
+        ("no question, with OPT", format!("1234 0000 0000 0000 0000 0001 {OPT}"), Some(1)),
         ("two questions", format!("1234 0000 0002 0000 0000 0000 {QUESTION} {QUESTION}"), Some(1)),
         ("a cut question", "1234 0000 0001 0000 0000 0000 0377".to_owned(), Some(1)),
         ("a pointer in the question", "1234 0000 0001 0000 0000 0000 c00c 0001 0001".to_owned(), Some(1)),
@@ -415,7 +420,7 @@ fn what_is_no_well_formed_query_gets_its_rcode_or_silence() {
         }
         if octets.contains("0029 04d0") {
             let opt = message.edns.as_ref().unwrap_or_else(|| panic!("{what}: no OPT"));
-            assert_eq!((opt.version(), message.queries.len()), (0, 1), "{what}");
+            assert_eq!((opt.version(), message.queries.len()), (0, usize::from(query[5])), "{what}");
             assert!(opt.options().as_ref().is_empty(), "{what}: nothing unknown is echoed");
         }
     }
