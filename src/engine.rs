@@ -203,11 +203,15 @@ impl Engine {
         let before = std::mem::replace(&mut self.compiler, compiler);
         let unix = self.unix(now);
         let place_before = |apex: &Name| before.model().zones.iter().position(|zone| zone.apex == *apex);
+        // answers that changed just before still wait for their serial
+        let unchanged = |place: usize, old: usize| {
+            !self.changed_zones.contains(&old) && self.compiler.answers_alike(place, &before, old)
+        };
         self.serials = (self.compiler.model().zones.iter().enumerate())
             .map(|(place, zone)| match (place_before(&zone.apex), zone.soa.serial) {
                 (None, Serial::Auto) => unix,
                 (None, Serial::From(number)) => number,
-                (Some(old), _) if self.compiler.answers_alike(place, &before, old) => self.serials[old],
+                (Some(old), _) if unchanged(place, old) => self.serials[old],
                 (Some(old), Serial::From(number)) if is_newer(number, self.serials[old]) => number,
                 (Some(old), _) => next_serial(self.serials[old], unix),
             })

@@ -19,8 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Plays a scenario against a real server; says what went wrong.
 pub async fn run(scenario: &Scenario) -> Result<(), String> {
-    let mut endpoints =
-        Endpoints { port: free_port(), network: Network::default(), running: BTreeMap::new() };
+    let mut endpoints = Endpoints::new();
     let mut config = scenario.config.clone();
     let loaded = load(&config, endpoints.port)?;
     endpoints.network.change(&scenario.endpoints)?;
@@ -76,19 +75,23 @@ fn load(config: &Config, port: u16) -> Result<haledns::config::Loaded, String> {
     config.load(port).map_err(|report| format!("the configuration is refused:\n{report}"))
 }
 
-/// A port that nothing has on the first loopback address.
-fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
-}
-
 /// The endpoints, each a server of its own.
 struct Endpoints {
     port: u16,
+    /// Holds the port on an address that is no endpoint's, so that no other
+    /// test is given it.
+    _port: TcpListener,
     network: Network,
     running: BTreeMap<IpAddr, (Behaviour, Option<Server>)>,
 }
 
 impl Endpoints {
+    fn new() -> Endpoints {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        Endpoints { port, _port: listener, network: Network::default(), running: BTreeMap::new() }
+    }
+
     /// Makes the model's endpoints do what the network says.
     async fn bring_about(&mut self, model: &Model) -> Result<(), String> {
         let addresses = model.pools.iter().flat_map(|pool| &pool.endpoints).map(|endpoint| endpoint.address);
