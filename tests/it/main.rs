@@ -1,5 +1,6 @@
 mod config;
 mod layers;
 mod probe;
+mod running;
 mod serve;
 mod support;
