@@ -12,7 +12,12 @@ use crate::health::{PoolState, Reason, ScheduleCounters, Verdict};
 /// without colours. `HALE_LOG` filters them in the syntax of tracing's
 /// directives, such as `haledns=debug`. Only the first call counts.
 pub fn start_log(json: bool, colours: bool) {
-    let filter = EnvFilter::try_from_env("HALE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let asked = std::env::var("HALE_LOG").unwrap_or_default();
+    let asked = if asked.is_empty() { "info" } else { &asked };
+    let (filter, error) = match EnvFilter::try_new(asked) {
+        Ok(filter) => (filter, None),
+        Err(error) => (EnvFilter::new("info"), Some(error)),
+    };
     let log =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
     let started = match json {
@@ -20,6 +25,9 @@ pub fn start_log(json: bool, colours: bool) {
         true => log.json().flatten_event(true).try_init(),
     };
     drop(started); // a log that runs already goes on
+    if let Some(error) = error {
+        warn!("HALE_LOG is ignored: {error}; write for example `warn` or `haledns=debug`");
+    }
 }
 
 /// Writes the line for one change.
