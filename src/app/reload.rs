@@ -29,7 +29,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// After so many looks a change is read though it hasn't come to rest: a file
 /// that is written all the time must not hold up all others.
-const RESTLESS: u32 = 10;
+const RESTLESS: u32 = 6;
 
 /// Paths to read, and what their files looked like before that.
 #[derive(Debug)]

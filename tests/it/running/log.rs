@@ -1,18 +1,20 @@
 //! What the log says, and that answers follow it.
 
+use std::io::Write;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::Value;
 
-use super::start::dead;
+use super::start::{dead, free_address};
 use super::{WWW, fixed, probed};
-use crate::support::dns::{ask, ask_on, ask_tcp, connect, socket};
+use crate::support::dns::{Reply, ask, ask_on, ask_tcp, connect, socket, try_ask};
 use crate::support::endpoint::{Endpoint, Manner};
 use crate::support::folder::Folder;
-use crate::support::hale::{Hale, command, until};
+use crate::support::hale::{Hale, command, signal, until};
 
 #[test]
 fn what_the_log_says_is_down_is_in_no_later_answer() {
@@ -26,7 +28,7 @@ fn what_the_log_says_is_down_is_in_no_later_answer() {
 
     let done = AtomicBool::new(false);
     let carried = Mutex::new(Vec::new()); // when the queries were sent that got the endpoint
-    let note = |sent, reply: crate::support::dns::Reply| {
+    let note = |sent, reply: Reply| {
         assert!(reply.has("127.0.0.1"), "{reply:?}");
         if reply.has("127.0.0.2") {
             carried.lock().unwrap().push(sent);
@@ -80,7 +82,7 @@ fn json_lines_tell_every_change_with_from_to_reason_and_since() {
     let _revived = Endpoint::at(address, Manner::Answers);
     hale.line_after(mark, "endpoint main/e1 is healthy");
     hale.line_after(mark, "load balancer www.example.test. is");
-    let (ended, _) = hale.stop(rustix::process::Signal::TERM);
+    let (ended, _) = hale.stop(Signal::TERM);
     let lines: Vec<Value> = ended
         .log
         .lines()
@@ -104,7 +106,7 @@ fn json_lines_tell_every_change_with_from_to_reason_and_since() {
     assert_eq!((&line["pool"], &line["monitor"]), (&"main".into(), &"web".into()));
     let went = lines.iter().find(|line| line["endpoint"] == "e1" && line["to"] == "unhealthy").unwrap();
     assert!(
-        line["since"].as_str() > went["since"].as_str(),
+        line["since"].as_str() >= went["since"].as_str(),
         "since when the old state had held: {line} {went}"
     );
 }
@@ -131,11 +133,58 @@ fn the_environment_filters_the_log() {
     };
     let quiet = start("warn");
     quiet.line("endpoint main/e1 is unhealthy");
-    let (ended, _) = quiet.stop(rustix::process::Signal::TERM);
+    let (ended, _) = quiet.stop(Signal::TERM);
     assert!(!ended.log.contains("INFO"), "{}", ended.log);
 
     start("").address(); // as if it were not set
     let odd = start("haledns=loud");
     odd.address(); // as if it were not set, but said
     odd.line("HALE_LOG");
+}
+
+#[test]
+fn a_log_that_nobody_reads_holds_up_neither_answers_nor_the_stop() {
+    let (lives, goes) =
+        (Endpoint::start("127.0.0.1", Manner::Answers), Endpoint::start("127.0.0.2", Manner::Answers));
+    let folder = Folder::with("a.yaml", &probed(&[lives.address, goes.address], 30));
+    let (reader, mut full) = std::io::pipe().unwrap();
+    let log = full.try_clone().unwrap();
+    let filled = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while full.write_all(&[b'\n'; 1024]).is_ok() {
+                filled.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let mut before = 0;
+        until("the pipe is full", || {
+            thread::sleep(Duration::from_millis(50));
+            std::mem::replace(&mut before, filled.load(Ordering::Relaxed)) == filled.load(Ordering::Relaxed)
+                && before > 0
+        });
+        let address = free_address();
+        let mut serve = command(["serve", folder.path().to_str().unwrap(), "--listen", &address.to_string()]);
+        let mut child = Killed(serve.stderr(log).spawn().unwrap());
+        let answers = |addresses: &[&str]| try_ask(address, WWW).is_some_and(|reply| reply.is(addresses));
+        until("it serves", || answers(&["127.0.0.1", "127.0.0.2"]));
+        drop(goes);
+        until("the answer follows", || answers(&["127.0.0.1"]));
+        folder.replace("a.yaml", &fixed("192.0.2.1", 30));
+        until("the configuration follows", || answers(&["192.0.2.1"]));
+        let begun = Instant::now();
+        signal(child.0.id(), Signal::TERM);
+        until("it stops", || child.0.try_wait().unwrap().is_some());
+        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+        drop(reader); // ends the filling
+    });
+}
+
+/// A child that is killed when dropped.
+struct Killed(std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }

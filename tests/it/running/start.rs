@@ -31,7 +31,7 @@ pub fn free_address() -> SocketAddr {
 fn sockets_are_bound_only_after_the_first_probe_round() {
     let hangs = Endpoint::start("127.0.0.1", Manner::Hangs);
     let text = format!("server: {{ startup_wait: 10m }}\n{}", probed(&[hangs.address], 30));
-    let folder = Folder::with("a.yaml", &text);
+    let folder = Folder::with("a.yaml", &text.replace("timeout: 5s", "timeout: 2s"));
     let address = free_address();
     let hale =
         Hale::start(command(["serve", folder.path().to_str().unwrap(), "--listen", &address.to_string()]));

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::time::Duration;
 
 use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, RecordType};
@@ -62,6 +63,16 @@ pub fn socket(server: SocketAddr) -> UdpSocket {
 /// Asks for the addresses of `name` over UDP.
 pub fn ask(server: SocketAddr, name: &str) -> Reply {
     ask_on(&socket(server), name)
+}
+
+/// The same where perhaps nobody answers yet.
+pub fn try_ask(server: SocketAddr, name: &str) -> Option<Reply> {
+    let socket = socket(server);
+    socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    socket.send(&query(7, name)).ok()?;
+    let mut octets = [0; 1500];
+    let length = socket.recv(&mut octets).ok()?;
+    Some(read(&octets[..length]))
 }
 
 pub fn ask_on(socket: &UdpSocket, name: &str) -> Reply {

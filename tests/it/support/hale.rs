@@ -124,6 +124,11 @@ pub fn run<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Ended {
     Hale::start(command(arguments)).ended()
 }
 
+/// Sends a signal to a child.
+pub fn signal(pid: u32, signal: Signal) {
+    kill_process(Pid::from_raw(pid as i32).unwrap(), signal).unwrap();
+}
+
 impl Hale {
     pub fn start(mut command: Command) -> Hale {
         Hale::try_start(&mut command).unwrap()
@@ -164,7 +169,7 @@ impl Hale {
     }
 
     pub fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_raw(self.pid() as i32).unwrap(), signal).unwrap();
+        self::signal(self.pid(), signal);
     }
 
     pub fn stdin(&mut self) -> &mut ChildStdin {
