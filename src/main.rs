@@ -152,6 +152,7 @@ fn run<E: std::fmt::Display>(command: impl Future<Output = Result<(), E>>) -> Ex
     };
     let outcome = runtime.block_on(command);
     runtime.shutdown_background(); // a file that cannot be read to its end must not hold up the end
+    telemetry::finish_log();
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
