@@ -16,11 +16,11 @@ mod reload;
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -37,7 +37,7 @@ use crate::serve::{self, ListenError};
 use crate::telemetry;
 
 pub use limits::raise_open_files;
-pub use reload::{ReloadError, Reloaded, Reloader};
+pub use reload::{Files, Reloader};
 
 /// How often the totals are logged, if they moved.
 const TOTALS_EVERY: Duration = Duration::from_secs(60);
@@ -109,6 +109,7 @@ pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result
         .enable_all()
         .build()
         .map_err(StartError::Threads)?;
+    let probes = ProbeThreads(Some(probes)); // at once: the start may fail or be given up
 
     let (events, inbox) = mpsc::unbounded_channel();
     let (stop, stopped) = watch::channel(());
@@ -123,7 +124,7 @@ pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result
         inbox,
         events,
         prober: Arc::new(Prober::new()),
-        probes: probes.handle().clone(),
+        probes: probes.handle(),
         tell,
         settled,
         stopped,
@@ -138,11 +139,11 @@ pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result
             "the first round of probes isn't complete; what is still unknown counts as down"
         );
     }
-    let server = claim.bind(limits, reader, &tokio::runtime::Handle::current())?;
+    let server = claim.bind(limits, reader, &Handle::current())?;
     for address in server.addresses() {
         info!(zones = loaded.model.zones.len(), "serving on {address} (UDP and TCP)");
     }
-    Ok(Running { server, control, engine, stop, _probes: ProbeThreads(Some(probes)) })
+    Ok(Running { server, control, engine, stop, _probes: probes })
 }
 
 impl Running {
@@ -171,7 +172,9 @@ impl Running {
         let Running { server, engine, stop, .. } = self;
         let totals = server.stop().await;
         drop(stop);
-        let _ = engine.await; // if it has panicked that was said already
+        if !engine.is_finished() {
+            let _ = engine.await; // if it has panicked that was said already
+        }
         totals
     }
 }
@@ -179,6 +182,12 @@ impl Running {
 /// The threads that probe; they end with this value, and nobody waits for
 /// their last probes.
 struct ProbeThreads(Option<Runtime>);
+
+impl ProbeThreads {
+    fn handle(&self) -> Handle {
+        self.0.as_ref().expect("taken only by its end").handle().clone()
+    }
+}
 
 impl Drop for ProbeThreads {
     fn drop(&mut self) {
@@ -210,7 +219,7 @@ struct EngineTask {
     inbox: mpsc::UnboundedReceiver<Event>,
     events: mpsc::UnboundedSender<Event>,
     prober: Arc<Prober>,
-    probes: tokio::runtime::Handle,
+    probes: Handle,
     tell: Tell,
     settled: watch::Sender<bool>,
     stopped: watch::Receiver<()>,
@@ -294,28 +303,24 @@ impl Drop for Report {
 }
 
 /// Serves until SIGTERM or SIGINT; SIGHUP and changed files reload.
-pub async fn serve(loaded: Loaded, listen: Vec<SocketAddr>, paths: Vec<PathBuf>) -> Result<(), StartError> {
+pub async fn serve(loaded: Loaded, listen: Vec<SocketAddr>, files: Files) -> Result<(), StartError> {
     use tokio::signal::unix::{SignalKind, signal};
     let on = |kind| signal(kind).map_err(StartError::Threads);
     let mut terminate = on(SignalKind::terminate())?;
     let mut interrupt = on(SignalKind::interrupt())?;
-    let mut hangup = on(SignalKind::hangup())?;
+    let hangup = on(SignalKind::hangup())?;
 
     let mut running = tokio::select! {
         started = start(&loaded, &listen, Box::new(telemetry::tell)) => started?,
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     };
-    let mut reloader = Reloader::new(paths, loaded);
-    let control = running.control();
-    let outcome = loop {
-        tokio::select! {
-            _ = terminate.recv() => break Ok("SIGTERM"),
-            _ = interrupt.recv() => break Ok("SIGINT"),
-            _ = running.failed() => break Err(StartError::Threads(std::io::Error::other("the engine has ended"))),
-            _ = hangup.recv() => reloader.reload_now().await.tell(&control),
-            changed = reloader.changed() => changed.tell(&control),
-        }
+    let mut reloads = pin!(Reloader::new(files, loaded).run(running.control(), hangup));
+    let outcome = tokio::select! {
+        _ = terminate.recv() => Ok("SIGTERM"),
+        _ = interrupt.recv() => Ok("SIGINT"),
+        _ = running.failed() => Err(StartError::Threads(std::io::Error::other("the engine has ended"))),
+        never = &mut reloads => match never {},
     };
     if let Ok(signal) = outcome {
         info!("stopping on {signal}");

@@ -84,7 +84,8 @@ fn main() -> ExitCode {
 }
 
 fn serve(paths: Vec<PathBuf>, listen: Vec<SocketAddr>, log: Option<Log>) -> ExitCode {
-    let loaded = match config::load(&paths) {
+    let files = app::Files::look_at(paths);
+    let loaded = match config::load(files.paths()) {
         Ok(loaded) => loaded,
         Err(report) => {
             eprint!("{}", report.text(std::io::stderr().is_terminal()));
@@ -104,7 +105,7 @@ fn serve(paths: Vec<PathBuf>, listen: Vec<SocketAddr>, log: Option<Log>) -> Exit
         tracing::warn!("{}", lints.text(false).trim_end());
     }
     let listen = if listen.is_empty() { loaded.settings.listen.clone() } else { listen };
-    run(app::serve(loaded, listen, paths))
+    run(app::serve(loaded, listen, files))
 }
 
 fn check(paths: &[PathBuf], json: bool, strict: bool) -> ExitCode {
@@ -149,7 +150,10 @@ fn run<E: std::fmt::Display>(command: impl Future<Output = Result<(), E>>) -> Ex
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(command) {
+    let outcome = runtime.block_on(command);
+    runtime.shutdown_background(); // a file that cannot be read to its end must not hold up the end
+    telemetry::finish_log();
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("hale: {error}");

@@ -1,4 +1,15 @@
 //! Logs: one line for every change of a verdict, a pool or a load balancer.
+//!
+//! Lines are written by a thread of their own, because whoever reads standard
+//! error may stop reading: then lines are lost, and counted, but the engine
+//! never waits.
+
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Duration;
 
 use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
@@ -8,18 +19,113 @@ use crate::clock::Clock;
 use crate::engine::Change;
 use crate::health::{PoolState, Reason, ScheduleCounters, Verdict};
 
+/// So many lines wait for the reader of standard error; further ones are lost.
+const LINES_KEPT: u64 = 10_000;
+
+/// How long the end of the program waits for it.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
+/// The log's thread.
+static LOG: OnceLock<Queue> = OnceLock::new();
+
 /// Sends log lines to standard error: JSON objects, or text for people with or
 /// without colours. `HALE_LOG` filters them in the syntax of tracing's
 /// directives, such as `haledns=debug`. Only the first call counts.
 pub fn start_log(json: bool, colours: bool) {
-    let filter = EnvFilter::try_from_env("HALE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let log =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    let asked = std::env::var("HALE_LOG").unwrap_or_default();
+    let asked = if asked.is_empty() { "info" } else { &asked };
+    let (filter, error) = match EnvFilter::try_new(asked) {
+        Ok(filter) => (filter, None),
+        Err(error) => (EnvFilter::new("info"), Some(error)),
+    };
+    let queue = LOG.get_or_init(Queue::start);
+    let writer = || queue.clone();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_target(false);
     let started = match json {
         false => log.with_ansi(colours).try_init(),
         true => log.json().flatten_event(true).try_init(),
     };
     drop(started); // a log that runs already goes on
+    if let Some(error) = error {
+        warn!("HALE_LOG is ignored: {error}; write for example `warn` or `haledns=debug`");
+    }
+}
+
+/// Waits until the log is written, though not long.
+pub fn finish_log() {
+    let Some(queue) = LOG.get() else { return };
+    let (written, is_written) = mpsc::channel();
+    // if the thread is gone, or nobody reads, there is nobody to tell
+    let _ = queue.lines.send(Message::Tell(written));
+    let _ = is_written.recv_timeout(LAST_LINES);
+}
+
+/// Takes lines to the log's thread.
+#[derive(Clone)]
+struct Queue {
+    lines: Sender<Message>,
+    counts: Arc<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    waiting: AtomicU64,
+    lost: AtomicU64,
+}
+
+enum Message {
+    Line(Vec<u8>),
+    /// Everything before it is written.
+    Tell(Sender<()>),
+}
+
+impl Queue {
+    fn start() -> Queue {
+        let (lines, inbox) = mpsc::channel();
+        let counts = Arc::new(Counts::default());
+        let theirs = Arc::clone(&counts);
+        let thread = thread::Builder::new().name("log".to_owned());
+        // without the thread lines are lost: better than a server that doesn't start
+        let _ = thread.spawn(move || write_lines(&inbox, &theirs));
+        Queue { lines, counts }
+    }
+}
+
+impl Write for Queue {
+    /// Takes one whole line, as tracing hands them over.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let Counts { waiting, lost } = &*self.counts;
+        if waiting.fetch_add(1, Ordering::Relaxed) >= LINES_KEPT {
+            waiting.fetch_sub(1, Ordering::Relaxed);
+            lost.fetch_add(1, Ordering::Relaxed);
+        } else {
+            let _ = self.lines.send(Message::Line(line.to_vec()));
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn write_lines(inbox: &Receiver<Message>, counts: &Counts) {
+    while let Ok(message) = inbox.recv() {
+        match message {
+            Message::Line(line) => {
+                let _ = io::stderr().write_all(&line); // where else could that be told?
+                if counts.waiting.fetch_sub(1, Ordering::Relaxed) == 1 {
+                    let lost = counts.lost.swap(0, Ordering::Relaxed);
+                    if lost > 0 {
+                        warn!(lost, "log lines were lost, because nobody read them");
+                    }
+                }
+            }
+            Message::Tell(written) => {
+                let _ = written.send(());
+            }
+        }
+    }
 }
 
 /// Writes the line for one change.

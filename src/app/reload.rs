@@ -2,17 +2,21 @@
 //!
 //! Files are looked at twice a second by name, inode, size and time of change,
 //! which sees renames, symlinks that are swapped and file systems that send no
-//! events alike. A change is read once it has stood still for one look. What
-//! cannot be used changes nothing.
+//! events alike. A change is read once it has stood still for one look, or when
+//! it never does. One load runs at a time, on a thread of its own: a file system
+//! that hangs holds up nobody else. What cannot be used changes nothing.
 
 use std::collections::HashSet;
+use std::convert::Infallible;
 use std::fmt;
+use std::fs::DirEntry;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::signal::unix::Signal;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tracing::{error, info, warn};
 
@@ -23,9 +27,34 @@ use crate::model::{Model, Name};
 /// From one look at the files to the next.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
+/// After so many looks a change is read though it hasn't come to rest: a file
+/// that is written all the time must not hold up all others.
+const RESTLESS: u32 = 6;
+
+/// Paths to read, and what their files looked like before that.
+#[derive(Debug)]
+pub struct Files {
+    paths: Vec<PathBuf>,
+    seen: u64,
+}
+
+impl Files {
+    /// To be called before the files are read, so that no later change is missed.
+    pub fn look_at(paths: Vec<PathBuf>) -> Files {
+        let seen = fingerprint(&paths);
+        Files { paths, seen }
+    }
+
+    /// The paths as they were given.
+    pub fn paths(&self) -> &[PathBuf] {
+        &self.paths
+    }
+}
+
 /// Reads the configuration again, on request or when its files have changed.
 pub struct Reloader {
     paths: Vec<PathBuf>,
+    load: fn(&[PathBuf]) -> Result<Loaded, Report>,
     settings: Settings,
     model: Arc<Model>,
     looks: Interval,
@@ -33,11 +62,13 @@ pub struct Reloader {
     read: u64,
     /// What they looked like a moment ago, if that was different.
     pending: Option<u64>,
+    /// For how many looks they have been different.
+    unrest: u32,
 }
 
 /// A configuration that may be put in force.
 #[derive(Debug)]
-pub enum Reloaded {
+enum Reloaded {
     /// The files say what they said before.
     Unchanged,
     /// This is new.
@@ -46,13 +77,15 @@ pub enum Reloaded {
 
 /// Why the last good configuration stays.
 #[derive(Debug)]
-pub enum ReloadError {
+enum ReloadError {
     Config(Report),
     /// More than half of the names would go.
     Guard {
         gone: usize,
         of: usize,
     },
+    /// The thread that read the files has panicked.
+    Defect,
 }
 
 impl fmt::Display for ReloadError {
@@ -64,16 +97,19 @@ impl fmt::Display for ReloadError {
                 "{gone} of {of} names would be gone, more than half; if that is meant, \
                  set `reload_guard: off` under `server:`"
             ),
+            ReloadError::Defect => {
+                f.write_str("reading them met a defect of this program, told above; please report it")
+            }
         }
     }
 }
 
 /// What came of one attempt.
-pub struct Attempt(Result<Reloaded, ReloadError>);
+struct Attempt(Result<Reloaded, ReloadError>);
 
 impl Attempt {
     /// Logs it, and puts a new configuration in force.
-    pub fn tell(self, control: &Control) {
+    fn tell(self, control: &Control) {
         match self.0 {
             Ok(Reloaded::Unchanged) => info!("configuration read again: nothing has changed"),
             Ok(Reloaded::Changed { model, settings_changed }) => {
@@ -90,51 +126,66 @@ impl Attempt {
 }
 
 impl Reloader {
-    /// Watches `paths`, of which `loaded` was read.
-    pub fn new(paths: Vec<PathBuf>, loaded: Loaded) -> Reloader {
+    /// Watches `files`, of which `loaded` was read.
+    pub fn new(files: Files, loaded: Loaded) -> Reloader {
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let read = fingerprint(&paths);
-        let model = Arc::new(loaded.model);
-        Reloader { paths, settings: loaded.settings, model, looks, read, pending: None }
+        Reloader {
+            paths: files.paths,
+            load: config::load,
+            settings: loaded.settings,
+            model: Arc::new(loaded.model),
+            looks,
+            read: files.seen,
+            pending: None,
+            unrest: 0,
+        }
     }
 
-    /// Waits until the files have changed and come to rest, and reads them.
-    pub async fn changed(&mut self) -> Attempt {
+    /// Hands every other configuration to `control`; never ends. What a hangup
+    /// asks for while files are being read is done after that.
+    pub async fn run(mut self, control: Control, mut hangup: Signal) -> Infallible {
+        loop {
+            let seen = tokio::select! {
+                _ = hangup.recv() => self.look().await,
+                seen = self.changed() => seen,
+            };
+            self.read_files(seen).await.tell(&control);
+        }
+    }
+
+    /// Waits until the files have changed and come to rest; tells how they look.
+    /// May be given up at any time.
+    async fn changed(&mut self) -> u64 {
         loop {
             self.looks.tick().await;
             let seen = self.look().await;
             if seen == self.read {
-                self.pending = None;
-            } else if self.pending == Some(seen) {
-                return self.read_files(seen).await;
+                (self.pending, self.unrest) = (None, 0);
+            } else if self.pending == Some(seen) || self.unrest >= RESTLESS {
+                return seen;
             } else {
                 self.pending = Some(seen);
+                self.unrest += 1;
             }
         }
     }
 
-    /// Reads the files as they are.
-    pub async fn reload_now(&mut self) -> Attempt {
-        let seen = self.look().await;
-        self.read_files(seen).await
-    }
-
-    /// How the files look now; a file system that hangs holds up nobody else.
+    /// How the files look now.
     async fn look(&self) -> u64 {
         let paths = self.paths.clone();
         tokio::task::spawn_blocking(move || fingerprint(&paths)).await.unwrap_or(self.read)
     }
 
     async fn read_files(&mut self, seen: u64) -> Attempt {
-        self.read = seen;
-        self.pending = None;
-        let paths = self.paths.clone();
-        let loaded = tokio::task::spawn_blocking(move || config::load(&paths)).await;
-        let loaded = match loaded.expect("loading files does not panic") {
-            Ok(loaded) => loaded,
-            Err(report) => return Attempt(Err(ReloadError::Config(report))),
+        (self.read, self.pending, self.unrest) = (seen, None, 0);
+        let (load, paths) = (self.load, self.paths.clone());
+        let loaded = match tokio::task::spawn_blocking(move || load(&paths)).await {
+            Ok(Ok(loaded)) => loaded,
+            Ok(Err(report)) => return Attempt(Err(ReloadError::Config(report))),
+            Err(_) => return Attempt(Err(ReloadError::Defect)),
         };
+        self.settings.reload_guard = loaded.settings.reload_guard; // works at once
         let settings_changed = loaded.settings != self.settings;
         if loaded.model == *self.model && !settings_changed {
             return Attempt(Ok(Reloaded::Unchanged));
@@ -172,26 +223,31 @@ fn owner_names(model: &Model) -> HashSet<&Name> {
 fn fingerprint(paths: &[PathBuf]) -> u64 {
     let mut hasher = DefaultHasher::new();
     for path in paths {
-        look_at(path, 0, &mut hasher);
+        look_at(path, &mut hasher);
     }
     hasher.finish()
 }
 
-/// Takes in one file, or all that lies in a folder, symlinks followed.
-fn look_at(path: &Path, depth: usize, hasher: &mut DefaultHasher) {
-    const DEEPEST: usize = 16;
+/// Takes in one file, or all that lies in a directory and may belong to the
+/// configuration: hidden names and links to directories don't, as for
+/// `config::load`.
+fn look_at(path: &Path, hasher: &mut DefaultHasher) {
     path.hash(hasher);
     let Ok(metadata) = path.metadata() else { return };
     if !metadata.is_dir() {
         (metadata.ino(), metadata.dev(), metadata.size()).hash(hasher);
         (metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec()).hash(hasher);
-    } else if depth < DEEPEST
-        && let Ok(entries) = path.read_dir()
-    {
-        let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
-        paths.sort();
-        for path in paths {
-            look_at(&path, depth + 1, hasher);
+        return;
+    }
+    let Ok(entries) = path.read_dir() else { return };
+    let mut entries: Vec<_> = entries.flatten().collect();
+    entries.sort_by_key(DirEntry::file_name);
+    for entry in entries {
+        let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        let path = entry.path();
+        let link_to_directory = entry.file_type().is_ok_and(|kind| kind.is_symlink()) && path.is_dir();
+        if !hidden && !link_to_directory {
+            look_at(&path, hasher);
         }
     }
 }
@@ -228,5 +284,19 @@ mod tests {
         let four = model(&["a", "b", "c", "d"]);
         assert!(guard(&four, &model(&["a", "b", "x"])).is_ok(), "half may go");
         assert!(matches!(guard(&four, &model(&["a"])), Err(ReloadError::Guard { gone: 3, of: 4 })));
+    }
+    #[tokio::test]
+    async fn a_load_that_panics_changes_nothing() {
+        fn good(_: &[PathBuf]) -> Result<Loaded, Report> {
+            let text = "zone: example.com\nrecords: { '': { type: NS, value: ns.example.net. } }\n";
+            config::load_texts(vec![("a.yaml".into(), text.into())])
+        }
+        let mut reloader = Reloader::new(Files::look_at(Vec::new()), good(&[]).unwrap());
+        reloader.load = |_| panic!("on purpose");
+        assert!(matches!(reloader.read_files(0).await.0, Err(ReloadError::Defect)));
+        reloader.load = |_| config::load_texts(vec![("a.yaml".into(), "zone: [".into())]);
+        assert!(matches!(reloader.read_files(0).await.0, Err(ReloadError::Config(_))));
+        reloader.load = good;
+        assert!(matches!(reloader.read_files(0).await.0, Ok(Reloaded::Unchanged)));
     }
 }

@@ -2,6 +2,7 @@ mod config;
 mod docs;
 mod layers;
 mod probe;
+mod running;
 mod scenarios;
 mod serve;
 mod support;

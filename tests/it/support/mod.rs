@@ -3,6 +3,10 @@
 pub mod allocations;
 pub mod ask;
 pub mod certificates;
+pub mod dns;
+pub mod endpoint;
+pub mod folder;
+pub mod hale;
 pub mod live;
 pub mod programs;
 pub mod scenario;

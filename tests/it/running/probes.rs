@@ -1,0 +1,50 @@
+//! What running probes take of the machine.
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use super::WWW;
+use crate::support::dns::ask;
+use crate::support::endpoint::{Endpoint, Manner};
+use crate::support::folder::Folder;
+use crate::support::hale::{Hale, until};
+
+#[test]
+fn two_hundred_endpoints_that_hang_take_one_descriptor_each_and_no_more() {
+    const TARGETS: usize = 200;
+    let hangs = Endpoint::start("0.0.0.0", Manner::Hangs);
+    let port = hangs.address.port();
+    let endpoints = (1..=TARGETS).map(|number| format!("{{ name: e{number}, address: 127.1.0.{number} }}"));
+    let endpoints = endpoints.collect::<Vec<_>>().join(", ");
+    // the timeout is longer than the interval: probes would pile up if they overlapped
+    let monitor =
+        format!("{{ type: http, port: {port}, interval: 100ms, timeout: 300ms, recheck_interval: 100ms }}");
+    let folder = Folder::with("a.yaml", &super::zone(&endpoints, &monitor, 30));
+    let hale = Hale::serve(folder.path());
+    let descriptors = || fs::read_dir(format!("/proc/{}/fd", hale.pid())).unwrap().count();
+    let probes = || hangs.connections();
+
+    until("every target has been probed", || hangs.seen().len() == TARGETS);
+    until("and again", || probes() >= 3 * TARGETS);
+    let most_in = |count: usize| {
+        (0..count)
+            .map(|_| {
+                thread::sleep(Duration::from_millis(20));
+                descriptors()
+            })
+            .max()
+            .unwrap()
+    };
+    let before = most_in(25);
+    let so_far = probes();
+    until("a thousand more", || probes() > so_far + 5 * TARGETS);
+    let after = most_in(25);
+    assert!(after <= before + 20, "{before} descriptors, after a thousand probes {after}");
+    assert!(after <= TARGETS + 100, "{after} descriptors for {TARGETS} targets");
+    for (target, seen) in hangs.seen() {
+        // the endpoint may see the end of one connection a little after the start of the next
+        assert!(seen.most <= 2, "{target}: {seen:?}");
+    }
+    assert!(ask(hale.address(), WWW).is(&["203.0.113.5"]));
+}
