@@ -102,7 +102,7 @@ pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result
     let max_probes = raise_open_files(settings.max_probes, &limits);
     let clock = Clock::start();
     let mut engine = Engine::new(max_probes, clock.epoch());
-    engine.handle(Event::Reload(Arc::new(loaded.model.clone())), clock.now());
+    engine.handle(Event::Reload(Arc::clone(&loaded.model)), clock.now());
     let probes = Builder::new_multi_thread()
         .worker_threads(std::thread::available_parallelism().map_or(1, |cores| cores.get().min(4)))
         .thread_name("probe")

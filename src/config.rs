@@ -24,6 +24,7 @@ mod words;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use problem::{Also, Excerpt, Problem, ProblemKind, Report, Severity};
@@ -38,7 +39,7 @@ const MAX_FILE: u64 = 64 << 20;
 #[derive(Debug)]
 pub struct Loaded {
     pub settings: Settings,
-    pub model: Model,
+    pub model: Arc<Model>,
     /// What is worth a second look.
     pub lints: Vec<Problem>,
     /// The files that were read, in the order of the paths.
@@ -152,7 +153,7 @@ fn assemble(
     if problems.iter().any(|problem| problem.severity == Severity::Error) {
         return Err(Report { problems });
     }
-    Ok(Loaded { settings, model, lints: problems, files: paths })
+    Ok(Loaded { settings, model: Arc::new(model), lints: problems, files: paths })
 }
 
 /// A file's text, its byte order mark taken off.

@@ -1,13 +1,13 @@
 //! The command line.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use haledns::app::{self, demo};
-use haledns::config::{self, Loaded, LogFormat};
+use haledns::config::{self, Loaded, LogFormat, Report, Severity};
 use haledns::telemetry;
 
 /// An authoritative DNS server that answers only with what is healthy.
@@ -88,7 +88,7 @@ fn serve(paths: Vec<PathBuf>, listen: Vec<SocketAddr>, log: Option<Log>) -> Exit
     let loaded = match config::load(files.paths()) {
         Ok(loaded) => loaded,
         Err(report) => {
-            eprint!("{}", report.text(std::io::stderr().is_terminal()));
+            eprint!("{}{}", report.text(std::io::stderr().is_terminal()), error_count(&report, &paths));
             return ExitCode::FAILURE;
         }
     };
@@ -111,13 +111,17 @@ fn serve(paths: Vec<PathBuf>, listen: Vec<SocketAddr>, log: Option<Log>) -> Exit
 fn check(paths: &[PathBuf], json: bool, strict: bool) -> ExitCode {
     let (report, summary) = match config::load(paths) {
         Ok(loaded) => (loaded.lint_report(), summary(&loaded)),
-        Err(report) => (report, String::new()),
+        Err(report) => {
+            let summary = error_count(&report, paths);
+            (report, summary)
+        }
     };
-    if json {
-        println!("{:#}", report.json());
-    } else {
-        print!("{}{summary}", report.text(std::io::stdout().is_terminal()));
-    }
+    let text = match json {
+        true => format!("{:#}\n", report.json()),
+        false => report.text(std::io::stdout().is_terminal()) + &summary,
+    };
+    // who reads no further, as `head` does, has seen enough
+    let _ = std::io::stdout().write_all(text.as_bytes());
     match report.has_errors() || (strict && !report.problems.is_empty()) {
         true => ExitCode::FAILURE,
         false => ExitCode::SUCCESS,
@@ -129,7 +133,6 @@ fn summary(loaded: &Loaded) -> String {
     let model = &loaded.model;
     let balancers: usize = model.zones.iter().map(|zone| zone.load_balancers.len()).sum();
     let endpoints: usize = model.pools.iter().map(|pool| pool.endpoints.len()).sum();
-    let count = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
     format!(
         "no errors: {}, {}, {}, {}, {} in {}\n",
         count(model.zones.len(), "zone"),
@@ -139,6 +142,18 @@ fn summary(loaded: &Loaded) -> String {
         count(model.monitors.len(), "monitor"),
         count(loaded.files.len(), "file"),
     )
+}
+
+/// A number of things.
+fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// How many errors a refused configuration has, in one line.
+fn error_count(report: &Report, paths: &[PathBuf]) -> String {
+    let errors = report.problems.iter().filter(|problem| problem.severity == Severity::Error).count();
+    let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+    format!("\n{} in {}\n", count(errors, "error"), paths.join(", "))
 }
 
 /// Runs a command to its end; tells its error.

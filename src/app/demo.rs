@@ -87,7 +87,7 @@ impl std::error::Error for DemoError {}
 
 /// The stage: endpoints, and the server with them.
 struct Stage {
-    model: Model,
+    model: Arc<Model>,
     endpoints: Vec<Endpoint>,
     server: Option<Server>,
     /// Whether the fallback pool is enabled.
@@ -156,7 +156,7 @@ impl Stage {
     /// Enables or disables the fallback pool.
     fn set_fallback(&mut self, enabled: bool) {
         self.fallback = enabled;
-        let mut model = self.model.clone();
+        let mut model = Model::clone(&self.model);
         for pool in &mut model.pools {
             if &*pool.name == "sorry" {
                 pool.enabled = enabled;

@@ -134,7 +134,7 @@ impl Reloader {
             paths: files.paths,
             load: config::load,
             settings: loaded.settings,
-            model: Arc::new(loaded.model),
+            model: loaded.model,
             looks,
             read: files.seen,
             pending: None,
@@ -187,7 +187,7 @@ impl Reloader {
         };
         self.settings.reload_guard = loaded.settings.reload_guard; // works at once
         let settings_changed = loaded.settings != self.settings;
-        if loaded.model == *self.model && !settings_changed {
+        if loaded.model == self.model && !settings_changed {
             return Attempt(Ok(Reloaded::Unchanged));
         }
         if loaded.settings.reload_guard
@@ -196,7 +196,7 @@ impl Reloader {
             return Attempt(Err(error));
         }
         self.settings = loaded.settings;
-        self.model = Arc::new(loaded.model);
+        self.model = loaded.model;
         Attempt(Ok(Reloaded::Changed { model: Arc::clone(&self.model), settings_changed }))
     }
 }

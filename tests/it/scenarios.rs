@@ -104,7 +104,7 @@ struct Player {
 }
 
 impl Player {
-    fn take(&mut self, step: &Step, model: Option<Model>) -> Result<(), String> {
+    fn take(&mut self, step: &Step, model: Option<std::sync::Arc<Model>>) -> Result<(), String> {
         let began = self.world.now();
         let moment = match (step.at, step.after) {
             (Some(at), _) => Moment::from_start(at.0),

@@ -69,7 +69,7 @@ fn snapshot_of(text: &str) -> Snapshot {
     let loaded = config::load_texts(vec![(PathBuf::from("zones.yaml"), text.as_bytes().to_vec())]);
     let loaded = loaded.unwrap_or_else(|report| panic!("{}", report.text(false)));
     let mut engine = Engine::new(1, 1_700_000_000);
-    engine.handle(Event::Reload(Arc::new(loaded.model)), Moment::ZERO);
+    engine.handle(Event::Reload(loaded.model), Moment::ZERO);
     engine.snapshot()
 }
 

@@ -34,7 +34,7 @@ pub async fn run(scenario: &Scenario) -> Result<(), String> {
             config = next;
             model = load(&config, endpoints.port)?.model;
             endpoints.bring_about(&model).await?;
-            server.control().apply(Arc::new(model.clone()));
+            server.control().apply(Arc::clone(&model));
         } else {
             endpoints.bring_about(&model).await?;
         }

@@ -49,7 +49,7 @@ pub struct World {
 
 impl World {
     /// A world at its beginning, with this configuration in force.
-    pub fn new(model: Model) -> World {
+    pub fn new(model: Arc<Model>) -> World {
         let engine = Engine::new(10_000, 1_700_000_000);
         let published = Arc::new(engine.snapshot());
         let mut world = World {
@@ -65,7 +65,7 @@ impl World {
             told: Vec::new(),
             probes: BTreeMap::new(),
         };
-        world.engine.handle(Event::Reload(Arc::new(model)), Moment::ZERO);
+        world.engine.handle(Event::Reload(model), Moment::ZERO);
         world
     }
 
@@ -87,8 +87,8 @@ impl World {
     }
 
     /// Puts another configuration in force.
-    pub fn reload(&mut self, model: Model) -> Result<(), String> {
-        self.engine.handle(Event::Reload(Arc::new(model)), self.now);
+    pub fn reload(&mut self, model: Arc<Model>) -> Result<(), String> {
+        self.engine.handle(Event::Reload(model), self.now);
         self.carry_out()
     }
 
