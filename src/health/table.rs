@@ -85,14 +85,18 @@ impl Table {
             let mut row = PoolRow::default();
             for (endpoint, place) in pool.endpoints.iter().zip(0..) {
                 let monitors: &[_] = if pool.enabled && endpoint.enabled { &pool.monitors } else { &[] };
-                let mut before = old.remove(&key(&pool.name, endpoint)).unwrap_or_default();
-                let ids = monitors.iter().map(|&monitor| {
-                    let target = Target {
+                let before = old.remove(&key(&pool.name, endpoint)).unwrap_or_default();
+                let targets: Vec<Target> = monitors
+                    .iter()
+                    .map(|&monitor| Target {
                         pool: PoolId(number),
                         endpoint: place,
                         ..Target::new(pool, endpoint, model.monitor(monitor), now)
-                    };
-                    let (id, target) = match take_predecessor(&mut before, &target) {
+                    })
+                    .collect();
+                let before = predecessors(before, &targets);
+                let ids = targets.into_iter().zip(before).map(|(target, before)| {
+                    let (id, target) = match before {
                         Some((id, old)) if same_test(&old, &target) => (
                             id,
                             Target { machine: old.machine, seen: old.seen, blocked: old.blocked, ..target },
@@ -218,13 +222,19 @@ fn key(pool: &Arc<str>, endpoint: &Endpoint) -> EndpointKey {
     (Arc::clone(pool), Arc::clone(&endpoint.name), endpoint.address)
 }
 
-/// Takes from `before` the target that `new` carries on: the one with the same
-/// test, else the one of the same monitor, else the first.
-fn take_predecessor(before: &mut Vec<(TargetId, Target)>, new: &Target) -> Option<(TargetId, Target)> {
-    let place = (before.iter().position(|(_, old)| same_test(old, new)))
-        .or_else(|| before.iter().position(|(_, old)| old.task.monitor.name == new.task.monitor.name))
-        .or((!before.is_empty()).then_some(0))?;
-    Some(before.remove(place))
+/// Which target of `before` each of an endpoint's new targets carries on: the
+/// one with the same test, else the one of the same monitor, else any that no
+/// other target carries on.
+fn predecessors(mut before: Vec<(TargetId, Target)>, targets: &[Target]) -> Vec<Option<(TargetId, Target)>> {
+    let same_monitor = |old: &Target, new: &Target| old.task.monitor.name == new.task.monitor.name;
+    let rules: [fn(&Target, &Target) -> bool; 3] = [same_test, same_monitor, |_, _| true];
+    let mut found: Vec<Option<_>> = targets.iter().map(|_| None).collect();
+    for rule in rules {
+        for (target, found) in targets.iter().zip(&mut found).filter(|(_, found)| found.is_none()) {
+            *found = before.iter().position(|(_, old)| rule(old, target)).map(|place| before.remove(place));
+        }
+    }
+    found
 }
 
 /// Whether an outcome of one is an outcome of the other.
@@ -362,6 +372,18 @@ mod tests {
         assert_eq!(new.len(), 1, "unchanged targets keep their ids");
         let renamed = model(&[monitor("other", 1)], &[("y", 2), ("x", 1), ("z", 4)]);
         assert_eq!(table.adopt(&renamed, Moment::ZERO), [], "the test counts, not the monitor's name");
+    }
+
+    #[test]
+    fn a_test_that_stays_is_carried_on_by_itself_wherever_it_stands() {
+        for before in [vec![monitor("b", 2)], vec![monitor("a", 9), monitor("b", 2)]] {
+            let mut table = Table::default();
+            table.adopt(&model(&before, &[("x", 1)]), Moment::ZERO);
+            let new = table.adopt(&model(&[monitor("a", 1), monitor("b", 2)], &[("x", 1)]), Moment::ZERO);
+            assert_eq!(new.len(), 1, "the test on port 2 keeps its run");
+            let swapped = model(&[monitor("a", 2), monitor("b", 1)], &[("x", 1)]);
+            assert_eq!(table.adopt(&swapped, Moment::ZERO), [], "the test counts, not the monitor's name");
+        }
     }
 
     #[test]
