@@ -94,6 +94,7 @@ impl Table {
                         ..Target::new(pool, endpoint, model.monitor(monitor), now)
                     })
                     .collect();
+                let known = worst(&before);
                 let before = predecessors(before, &targets);
                 let ids = targets.into_iter().zip(before).map(|(target, before)| {
                     let (id, target) = match before {
@@ -104,7 +105,10 @@ impl Table {
                         Some((_, old)) => {
                             (self.fresh_id(), Target { machine: old.machine.carry_over(), ..target })
                         }
-                        None => (self.fresh_id(), target),
+                        None => {
+                            let machine = known.map_or(target.machine, Machine::carry_over);
+                            (self.fresh_id(), Target { machine, ..target })
+                        }
                     };
                     if !self.targets.contains_key(&id) {
                         new.push(id);
@@ -235,6 +239,18 @@ fn predecessors(mut before: Vec<(TargetId, Target)>, targets: &[Target]) -> Vec<
         }
     }
     found
+}
+
+/// What was held of an endpoint: of its targets the one that decided. A monitor
+/// that comes to an endpoint already monitored begins there, so that adding a
+/// test moves no traffic before the test has said anything.
+fn worst(before: &[(TargetId, Target)]) -> Option<Machine> {
+    let rank = |machine: &Machine| match machine.verdict() {
+        Verdict::Unhealthy => 0,
+        Verdict::Unknown => 1,
+        Verdict::Healthy => 2,
+    };
+    before.iter().map(|(_, target)| target.machine).min_by_key(rank)
 }
 
 /// Whether an outcome of one is an outcome of the other.
@@ -384,6 +400,18 @@ mod tests {
             let swapped = model(&[monitor("a", 2), monitor("b", 1)], &[("x", 1)]);
             assert_eq!(table.adopt(&swapped, Moment::ZERO), [], "the test counts, not the monitor's name");
         }
+    }
+
+    #[test]
+    fn a_monitor_added_to_a_monitored_endpoint_moves_nothing_before_its_first_outcome() {
+        let mut table = Table::default();
+        let ids = table.adopt(&model(&[monitor("a", 1)], &[("x", 1)]), Moment::ZERO);
+        table.observe(ids[0], &outcome(ProbeResult::Pass), Moment::ZERO);
+        let both = model(&[monitor("a", 1), monitor("b", 2)], &[("x", 1)]);
+        let new = table.adopt(&both, Moment::ZERO);
+        assert_eq!((new.len(), verdicts(&table)), (1, vec![Healthy]));
+        table.observe(new[0], &outcome(ProbeResult::Fail), Moment::ZERO);
+        assert_eq!(verdicts(&table), [Unhealthy], "the first outcome decides alone");
     }
 
     #[test]
