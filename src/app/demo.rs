@@ -110,7 +110,10 @@ pub async fn run(mode: Mode, listen: SocketAddr) -> Result<(), DemoError> {
     let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let outcome = match mode {
         Mode::Tour => tour::play(&mut stage).await,
-        Mode::Interactive | Mode::EndpointsOnly if terminal => board::show(&mut stage).await,
+        Mode::Interactive | Mode::EndpointsOnly if terminal => tokio::select! {
+            shown = board::show(&mut stage) => shown,
+            signal = wait_for_signal() => signal.map_err(DemoError::Terminal), // and the terminal is given back
+        },
         Mode::Interactive | Mode::EndpointsOnly => {
             stage.tell_what_to_type();
             wait_for_signal().await.map_err(DemoError::Terminal)
@@ -194,8 +197,10 @@ impl Stage {
 async fn wait_for_signal() -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
     tokio::select! {
         _ = terminate.recv() => Ok(()),
+        _ = hangup.recv() => Ok(()), // the terminal is gone
         interrupted = tokio::signal::ctrl_c() => interrupted,
     }
 }

@@ -1,15 +1,14 @@
 //! `demo`, whose endpoints have fixed addresses: one at a time on a machine.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Write;
-use std::net::SocketAddr;
-use std::path::Path;
+use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 
 use rustix::process::Signal;
 
 use crate::support::dns::ask;
-use crate::support::hale::{Hale, command, until};
+use crate::support::hale::{Hale, command, signal, until};
 use crate::support::programs;
 
 const NAME: &str = "www.gslb.example.com.";
@@ -22,6 +21,7 @@ fn the_demo_keeps_its_word() {
     let lock = File::create(std::env::temp_dir().join("hale-sample-endpoints.lock")).unwrap();
     lock.lock().unwrap();
     the_sample_served_beside_the_demos_endpoints_answers_with_them();
+    a_signal_ends_the_board_as_well_as_a_key();
     keys_on_the_board_kill_endpoints_and_the_fallback_pool();
     the_tour_is_right_and_a_second_demo_is_told_that_it_runs();
 }
@@ -74,14 +74,39 @@ os.close(terminal)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 ";
 
+/// Runs a demo in a terminal.
+fn in_a_terminal(arguments: &[&str]) -> Hale {
+    let mut terminal = Command::new("python3");
+    terminal.args(["-c", TERMINAL, env!("CARGO_BIN_EXE_hale")]).args(arguments);
+    Hale::start(terminal)
+}
+
+/// It ended well, and the terminal has its first screen again.
+fn leaves_the_terminal_as_it_was(board: Hale) {
+    let ended = board.ended();
+    assert_eq!(ended.code(), Some(0), "{}{}", ended.out, ended.log);
+    let (taken, given_back) = (ended.out.rfind("\x1b[?1049h"), ended.out.rfind("\x1b[?1049l"));
+    assert!(taken.is_some() && taken < given_back, "{:?}", ended.out);
+    assert!(TcpStream::connect("127.10.0.2:18080").is_err(), "its endpoints end with it");
+}
+
+fn a_signal_ends_the_board_as_well_as_a_key() {
+    if !programs::need("python3") {
+        return;
+    }
+    let board = in_a_terminal(&["demo", "--endpoints-only"]);
+    board.printed(0, "127.10.0.1:18080    up");
+    let children = format!("/proc/{0}/task/{0}/children", board.pid());
+    let child = fs::read_to_string(children).unwrap();
+    signal(child.trim().parse().unwrap(), Signal::TERM);
+    leaves_the_terminal_as_it_was(board);
+}
+
 fn keys_on_the_board_kill_endpoints_and_the_fallback_pool() {
     if !programs::need("python3") {
         return;
     }
-    let hale = Path::new(env!("CARGO_BIN_EXE_hale"));
-    let mut terminal = Command::new("python3");
-    terminal.args(["-c", TERMINAL]).arg(hale).args(["demo", "--listen", "127.0.0.1:0"]);
-    let mut board = Hale::start(terminal);
+    let mut board = in_a_terminal(&["demo", "--listen", "127.0.0.1:0"]);
     board.printed(0, "127.10.0.1  127.10.0.2 (TTL 30)");
     let dig = board.printed(0, "ask in another terminal:").text;
     let words: Vec<_> = dig.split_whitespace().collect();
@@ -102,11 +127,5 @@ fn keys_on_the_board_kill_endpoints_and_the_fallback_pool() {
     until("the answer follows", || ask(server, NAME).is(&["127.10.0.2"]));
     press("1", "127.10.0.1:18080    up");
     board.stdin().write_all(b"q").unwrap();
-    let ended = board.ended();
-    assert_eq!(ended.code(), Some(0), "{}{}", ended.out, ended.log);
-    assert!(
-        ended.out.contains("\x1b[?1049h") && ended.out.contains("\x1b[?1049l"),
-        "the screen is given back"
-    );
-    assert!(std::net::TcpStream::connect("127.10.0.2:18080").is_err(), "its endpoints end with it");
+    leaves_the_terminal_as_it_was(board);
 }

@@ -6,8 +6,9 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use super::start::free_address;
-use super::{WWW, fixed};
+use super::{WWW, fixed, probed};
 use crate::support::dns::{ask, ask_tcp, connect};
+use crate::support::endpoint::{Endpoint, Manner};
 use crate::support::folder::Folder;
 use crate::support::hale::{Ended, Hale, command, until};
 
@@ -146,4 +147,19 @@ fn a_low_port_without_the_right_to_it_is_explained() {
     assert_eq!(ended.code(), Some(1));
     assert!(ended.log.contains("no permission to listen on 127.0.0.53:53: run as root"), "{}", ended.log);
     assert!(ended.log.contains("setcap cap_net_bind_service=+ep /"), "{}", ended.log);
+}
+
+#[test]
+fn an_address_that_is_taken_during_the_first_probe_round_is_told_in_the_end() {
+    let hangs = Endpoint::start("127.0.0.1", Manner::Hangs);
+    let text = probed(&[hangs.address], 30).replace("timeout: 5s", "timeout: 60s");
+    let folder = Folder::with("a.yaml", &format!("server: {{ startup_wait: 500ms }}\n{text}"));
+    let address = free_address();
+    let hale = Hale::start(serve(&folder, &[&address.to_string()]));
+    hale.line("first round of probes");
+    let _taken = TcpListener::bind(address).unwrap();
+    let ended = hale.ended();
+    assert_eq!(ended.code(), Some(1), "{}", ended.log);
+    assert!(ended.log.contains(&format!("{address} (TCP) is held by ")), "{}", ended.log);
+    assert!(!ended.log.contains("panicked"), "{}", ended.log);
 }

@@ -4,12 +4,14 @@ use std::io::Write;
 use std::time::Duration;
 
 use rustix::process::Signal;
+use tokio::time::timeout;
 
+use super::start::dead;
 use super::{WWW, fixed, probed};
 use crate::support::dns::{ask, connect, query, read, read_tcp, socket};
 use crate::support::endpoint::{Endpoint, Manner};
 use crate::support::folder::Folder;
-use crate::support::hale::{Hale, command};
+use crate::support::hale::{Hale, PATIENCE, command};
 
 #[test]
 fn sigterm_and_sigint_answer_what_has_arrived_and_stop_within_a_second() {
@@ -70,4 +72,15 @@ fn after_a_kill_the_same_address_serves_again_at_once() {
         assert!(ask(address, WWW).is(&["127.0.0.1"]));
         next.stop(Signal::KILL);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_engine_that_ends_by_a_defect_is_noticed_and_the_rest_still_stops() {
+    let folder = Folder::with("a.yaml", &probed(&[dead("127.0.0.1")], 30));
+    let loaded = haledns::config::load(&[folder.path().to_owned()]).unwrap();
+    let tell = Box::new(|_: &_, _: &_| panic!("on purpose"));
+    let listen = ["127.0.0.1:0".parse().unwrap()];
+    let mut running = haledns::app::start(&loaded, &listen, tell).await.unwrap();
+    timeout(PATIENCE, running.failed()).await.expect("it has ended");
+    timeout(PATIENCE, running.stop()).await.expect("sockets and threads end, too");
 }
