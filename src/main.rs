@@ -88,7 +88,11 @@ fn serve(paths: Vec<PathBuf>, listen: Vec<SocketAddr>, log: Option<Log>) -> Exit
     let loaded = match config::load(files.paths()) {
         Ok(loaded) => loaded,
         Err(report) => {
-            eprint!("{}{}", report.text(std::io::stderr().is_terminal()), error_count(&report, &paths));
+            eprint!(
+                "{}{}",
+                report.text(std::io::stderr().is_terminal()),
+                error_count(&report, files.paths())
+            );
             return ExitCode::FAILURE;
         }
     };
