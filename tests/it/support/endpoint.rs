@@ -1,9 +1,10 @@
 //! HTTP endpoints on loopback that live, hang or are dead.
 
 use std::collections::HashMap;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
+use std::mem::MaybeUninit;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 
 use socket2::SockRef;
@@ -17,13 +18,28 @@ pub enum Manner {
     Hangs,
 }
 
-/// Connections of one of its addresses.
-#[derive(Clone, Copy, Debug, Default)]
+/// What one of its addresses has seen.
+#[derive(Debug, Default)]
 pub struct Seen {
     pub connections: usize,
-    pub open: usize,
-    /// The most that were ever open at once.
-    pub most: usize,
+    /// How often a connection came while the one before was still open at the
+    /// client's side.
+    pub overlaps: usize,
+    last: Option<TcpStream>,
+}
+
+impl Seen {
+    fn note(&mut self, stream: &TcpStream) {
+        self.connections += 1;
+        let last = std::mem::replace(&mut self.last, stream.try_clone().ok());
+        // on loopback the end of a connection has arrived before the next one can
+        let open = |last: &TcpStream| {
+            let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+            let peeked = SockRef::from(last).recv_with_flags(&mut [MaybeUninit::uninit()], flags);
+            peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+        };
+        self.overlaps += usize::from(last.as_ref().is_some_and(open));
+    }
 }
 
 /// Listens until dropped.
@@ -47,16 +63,18 @@ impl Endpoint {
         let (accepts, notes) = (Arc::clone(&listener), Arc::clone(&seen));
         let accepting = thread::spawn(move || {
             while let Ok((stream, _)) = accepts.accept() {
-                let notes = Arc::clone(&notes);
-                thread::spawn(move || talk(stream, manner, &notes));
+                if let Ok(local) = stream.local_addr() {
+                    notes.lock().unwrap().entry(local.ip()).or_default().note(&stream);
+                }
+                thread::spawn(move || talk(stream, manner));
             }
         });
         Endpoint { address, listener, seen, accepting: Some(accepting) }
     }
 
     /// What each address has seen.
-    pub fn seen(&self) -> HashMap<IpAddr, Seen> {
-        self.seen.lock().unwrap().clone()
+    pub fn seen(&self) -> MutexGuard<'_, HashMap<IpAddr, Seen>> {
+        self.seen.lock().unwrap()
     }
 
     pub fn connections(&self) -> usize {
@@ -74,22 +92,15 @@ impl Drop for Endpoint {
     }
 }
 
-fn talk(mut stream: TcpStream, manner: Manner, notes: &Mutex<HashMap<IpAddr, Seen>>) {
-    let Ok(local) = stream.local_addr() else { return };
-    let note = |change: fn(&mut Seen)| change(notes.lock().unwrap().entry(local.ip()).or_default());
-    note(|seen| {
-        seen.connections += 1;
-        seen.open += 1;
-        seen.most = seen.most.max(seen.open);
-    });
+fn talk(mut stream: TcpStream, manner: Manner) {
     let mut head = Vec::new();
     let mut octets = [0; 1024];
     while let Ok(length @ 1..) = stream.read(&mut octets) {
         head.extend_from_slice(&octets[..length]);
         if manner == Manner::Answers && head.ends_with(b"\r\n\r\n") {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
-            break;
+            let _ = stream.shutdown(Shutdown::Both);
+            return;
         }
     }
-    note(|seen| seen.open -= 1);
 }
