@@ -31,6 +31,7 @@ use crate::config::{Loaded, Settings};
 use crate::engine::{Change, Effect, Engine, Event};
 use crate::health::{Outcome, ProbeResult, Reason, ScheduleCounters, TargetId};
 use crate::model::Model;
+use crate::os;
 use crate::probe::Prober;
 use crate::publish::Publisher;
 use crate::serve::{self, ListenError};
@@ -90,6 +91,9 @@ impl Control {
     }
 }
 
+/// Snapshots that readers still held are looked at again after so long.
+const TIDY_EVERY: Duration = Duration::from_millis(500);
+
 /// Who is told of changes.
 pub type Tell = Box<dyn FnMut(&Change, &Clock) + Send>;
 
@@ -129,6 +133,7 @@ pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result
         settled,
         stopped,
         totals: None,
+        litter: true,
     };
     let engine = tokio::spawn(task.run());
 
@@ -224,6 +229,8 @@ struct EngineTask {
     settled: watch::Sender<bool>,
     stopped: watch::Receiver<()>,
     totals: Option<ScheduleCounters>,
+    /// A configuration was read since memory was last given back.
+    litter: bool,
 }
 
 impl EngineTask {
@@ -233,8 +240,13 @@ impl EngineTask {
         let mut totals_at = Instant::now() + TOTALS_EVERY;
         loop {
             self.carry_out();
-            let wake_at = self.engine.wake_at().map(|at| self.clock.instant(at).into());
-            let wake_at = wake_at.unwrap_or(totals_at).min(totals_at);
+            let mut wake_at = totals_at;
+            if let Some(at) = self.engine.wake_at() {
+                wake_at = wake_at.min(self.clock.instant(at).into());
+            }
+            if !self.tidy_up() {
+                wake_at = wake_at.min(Instant::now() + TIDY_EVERY);
+            }
             tokio::select! {
                 _ = self.inbox.recv_many(&mut batch, BATCH) => {}
                 _ = sleep_until(wake_at) => {}
@@ -242,6 +254,7 @@ impl EngineTask {
             }
             let now = self.clock.now();
             for event in batch.drain(..) {
+                self.litter |= matches!(event, Event::Reload(_));
                 self.engine.handle(event, now);
             }
             self.engine.advance(now);
@@ -271,6 +284,16 @@ impl EngineTask {
         if self.engine.is_settled() {
             self.settled.send_if_modified(|settled| !std::mem::replace(settled, true));
         }
+    }
+
+    /// Frees old snapshots; tells whether none is left. Once those of an old
+    /// configuration are gone, what they took goes back to the kernel.
+    fn tidy_up(&mut self) -> bool {
+        let swept = self.publisher.sweep();
+        if swept && *self.settled.borrow() && std::mem::take(&mut self.litter) {
+            tokio::task::spawn_blocking(os::give_back_memory);
+        }
+        swept
     }
 
     fn tell_totals(&mut self) {

@@ -1,6 +1,6 @@
 //! Hale: an authoritative DNS server that answers only with what is healthy.
 
-#![deny(unsafe_code)] // but for `serve::socket`, which says why
+#![deny(unsafe_code)] // but for `os`, which says why
 
 pub mod app;
 pub mod authority;
@@ -10,6 +10,7 @@ pub mod engine;
 pub mod health;
 pub mod model;
 pub mod moment;
+pub mod os;
 pub mod probe;
 pub mod publish;
 pub mod serve;

@@ -37,7 +37,13 @@ impl<T> Publisher<T> {
     /// Makes `next` the newest; readers see it with their next look.
     pub fn publish(&mut self, next: Arc<T>) {
         self.retired.push(self.newest.swap(next));
+        self.sweep();
+    }
+
+    /// Frees what no reader holds any more; tells whether nothing old is left.
+    pub fn sweep(&mut self) -> bool {
         self.retired.retain(|old| Arc::strong_count(old) > 1); // freed here, never by a query
+        self.retired.is_empty()
     }
 
     /// A new reading end.
@@ -86,8 +92,8 @@ mod tests {
         assert_eq!(old.strong_count(), 2, "the reader's cache, the retired list");
         assert_eq!(*reader.latest(), 2);
         assert_eq!(old.strong_count(), 1, "the reader let go, the writer holds on");
-        publisher.publish(Arc::new(3));
-        assert_eq!(old.strong_count(), 0);
+        assert!(publisher.sweep());
+        assert_eq!(old.strong_count(), 0, "freed by the writer");
     }
 
     #[test]

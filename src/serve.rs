@@ -15,7 +15,6 @@ mod chance;
 mod counters;
 mod holder;
 mod lock;
-mod socket;
 mod stream;
 mod udp;
 

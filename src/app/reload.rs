@@ -23,6 +23,7 @@ use tracing::{error, info, warn};
 use super::Control;
 use crate::config::{self, Loaded, Report, Settings};
 use crate::model::{Model, Name};
+use crate::os;
 
 /// From one look at the files to the next.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -180,7 +181,12 @@ impl Reloader {
     async fn read_files(&mut self, seen: u64) -> Attempt {
         (self.read, self.pending, self.unrest) = (seen, None, 0);
         let (load, paths) = (self.load, self.paths.clone());
-        let loaded = match tokio::task::spawn_blocking(move || load(&paths)).await {
+        let reading = tokio::task::spawn_blocking(move || {
+            let loaded = load(&paths);
+            os::give_back_memory();
+            loaded
+        });
+        let loaded = match reading.await {
             Ok(Ok(loaded)) => loaded,
             Ok(Err(report)) => return Attempt(Err(ReloadError::Config(report))),
             Err(_) => return Attempt(Err(ReloadError::Defect)),

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::holder::{self, Process};
-use super::socket::peer_process;
+use crate::os::peer_process;
 
 /// Held for as long as this value lives.
 #[derive(Debug)]

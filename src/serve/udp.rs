@@ -19,8 +19,8 @@ use tokio::sync::mpsc;
 use super::Respond;
 use super::chance::Chance;
 use super::counters::Counters;
-use super::socket::{self, Batch, DEPTH};
 use crate::authority::Snapshot;
+use crate::os::{self, Batch, DEPTH};
 use crate::publish::Reader;
 use crate::wire::{Client, Transport};
 
@@ -63,7 +63,7 @@ pub(super) fn open(address: SocketAddr, first: bool, buffer: usize) -> io::Resul
     socket.set_read_timeout(Some(LET_GO))?;
     let socket = UdpSocket::from(socket);
     if address.ip().is_unspecified() {
-        socket::report_local_address(&socket)?;
+        os::report_local_address(&socket)?;
     }
     Ok(socket)
 }
@@ -108,7 +108,7 @@ impl Worker {
     }
 
     pub fn overflows(&self) -> u64 {
-        socket::overflows(&self.shared.socket)
+        os::overflows(&self.shared.socket)
     }
 }
 

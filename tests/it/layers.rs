@@ -20,7 +20,7 @@ pub enum Kind {
 }
 
 /// From the foundation up.
-pub const MODULES: [(&str, Kind); 16] = [
+pub const MODULES: [(&str, Kind); 17] = [
     ("moment", Pure),
     ("model", Pure),
     ("health", Pure),
@@ -30,6 +30,7 @@ pub const MODULES: [(&str, Kind); 16] = [
     ("engine", Pure),
     ("publish", Seam),
     ("clock", Shell),
+    ("os", Shell),
     ("config", Shell),
     ("probe", Shell),
     ("serve", Shell),
@@ -93,7 +94,7 @@ fn complaints(file: &Path, text: &str) -> Vec<String> {
                 let allowed = match (kind, its_kind) {
                     _ if used == module => true,
                     (Top, _) => true,
-                    (Shell, Shell) => used == "clock",
+                    (Shell, Shell) => ["clock", "os"].contains(&used),
                     _ => its_place < place,
                 };
                 if !allowed {

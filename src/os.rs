@@ -1,5 +1,6 @@
-//! What the kernel offers and no safe crate does: datagrams in batches, with
-//! the address each was sent to, and three socket options.
+//! What the operating system offers and no safe crate does: datagrams in
+//! batches, with the address each was sent to, three socket options, and giving
+//! memory back.
 //!
 //! All the `unsafe` of this crate is here. A [`Batch`] owns every octet and
 //! every header the kernel reads or writes, in one allocation that never
@@ -272,6 +273,16 @@ fn option<const N: usize>(socket: &impl AsFd, name: libc::c_int) -> io::Result<[
         libc::getsockopt(fd, libc::SOL_SOCKET, name, (&raw mut value).cast(), &raw mut length)
     };
     if done == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Gives memory that is free inside the process back to the kernel. Reading a
+/// configuration takes many times the memory of what is kept of it.
+pub fn give_back_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: no preconditions; it takes the allocator's own locks.
+    unsafe {
+        libc::malloc_trim(0);
+    }
 }
 
 #[cfg(test)]
