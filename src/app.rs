@@ -38,7 +38,7 @@ use crate::serve::{self, ListenError};
 use crate::telemetry;
 
 pub use limits::raise_open_files;
-pub use reload::{Files, Reloader};
+pub use reload::{Reloader, Watch};
 
 /// How often the totals are logged, if they moved.
 const TOTALS_EVERY: Duration = Duration::from_secs(60);
@@ -326,19 +326,18 @@ impl Drop for Report {
 }
 
 /// Serves until SIGTERM or SIGINT; SIGHUP and changed files reload.
-pub async fn serve(loaded: Loaded, listen: Vec<SocketAddr>, files: Files) -> Result<(), StartError> {
+pub async fn serve(loaded: Loaded, listen: Vec<SocketAddr>, watch: Watch) -> Result<(), StartError> {
     use tokio::signal::unix::{SignalKind, signal};
     let on = |kind| signal(kind).map_err(StartError::Threads);
     let mut terminate = on(SignalKind::terminate())?;
     let mut interrupt = on(SignalKind::interrupt())?;
-    let hangup = on(SignalKind::hangup())?;
 
     let mut running = tokio::select! {
         started = start(&loaded, &listen, Box::new(telemetry::tell)) => started?,
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     };
-    let mut reloads = pin!(Reloader::new(files, loaded).run(running.control(), hangup));
+    let mut reloads = pin!(Reloader::new(watch, loaded).run(running.control()));
     let outcome = tokio::select! {
         _ = terminate.recv() => Ok("SIGTERM"),
         _ = interrupt.recv() => Ok("SIGINT"),

@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use haledns::app::{self, demo};
 use haledns::config::{self, Loaded, LogFormat, Report, Severity};
 use haledns::telemetry;
+use tokio::runtime::Runtime;
 
 /// An authoritative DNS server that answers only with what is healthy.
 #[derive(Parser)]
@@ -78,20 +80,34 @@ fn main() -> ExitCode {
                 (_, true) => demo::Mode::Tour,
                 _ => demo::Mode::Interactive,
             };
-            run(demo::run(mode, listen))
+            match Runtime::new() {
+                Ok(runtime) => run(runtime, demo::run(mode, listen)),
+                Err(error) => fail(error),
+            }
         }
     }
 }
 
 fn serve(paths: Vec<PathBuf>, listen: Vec<SocketAddr>, log: Option<Log>) -> ExitCode {
-    let files = app::Files::look_at(paths);
-    let loaded = match config::load(files.paths()) {
+    let runtime = match Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(error),
+    };
+    let watch = {
+        let _inside = runtime.enter();
+        app::Watch::begin(paths)
+    };
+    let watch = match watch {
+        Ok(watch) => watch,
+        Err(error) => return fail(error),
+    };
+    let loaded = match config::load(watch.paths()) {
         Ok(loaded) => loaded,
         Err(report) => {
             eprint!(
                 "{}{}",
                 report.text(std::io::stderr().is_terminal()),
-                error_count(&report, files.paths())
+                error_count(&report, watch.paths())
             );
             return ExitCode::FAILURE;
         }
@@ -109,7 +125,7 @@ fn serve(paths: Vec<PathBuf>, listen: Vec<SocketAddr>, log: Option<Log>) -> Exit
         tracing::warn!("{}", lints.text(false).trim_end());
     }
     let listen = if listen.is_empty() { loaded.settings.listen.clone() } else { listen };
-    run(app::serve(loaded, listen, files))
+    run(runtime, app::serve(loaded, listen, watch))
 }
 
 fn check(paths: &[PathBuf], json: bool, strict: bool) -> ExitCode {
@@ -161,22 +177,15 @@ fn error_count(report: &Report, paths: &[PathBuf]) -> String {
 }
 
 /// Runs a command to its end; tells its error.
-fn run<E: std::fmt::Display>(command: impl Future<Output = Result<(), E>>) -> ExitCode {
-    let runtime = match tokio::runtime::Runtime::new() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            eprintln!("hale: no threads to run on: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
+fn run<E: Display>(runtime: Runtime, command: impl Future<Output = Result<(), E>>) -> ExitCode {
     let outcome = runtime.block_on(command);
     runtime.shutdown_background(); // a file that cannot be read to its end must not hold up the end
     telemetry::finish_log();
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("hale: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    outcome.map_or_else(fail, |()| ExitCode::SUCCESS)
+}
+
+/// Tells what ends the program.
+fn fail(error: impl Display) -> ExitCode {
+    eprintln!("hale: {error}");
+    ExitCode::FAILURE
 }

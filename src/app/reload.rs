@@ -11,12 +11,13 @@ use std::convert::Infallible;
 use std::fmt;
 use std::fs::DirEntry;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::signal::unix::Signal;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tracing::{error, info, warn};
 
@@ -32,18 +33,21 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// that is written all the time must not hold up all others.
 const RESTLESS: u32 = 6;
 
-/// Paths to read, and what their files looked like before that.
+/// Paths to read, what their files looked like before that, and SIGHUP.
 #[derive(Debug)]
-pub struct Files {
+pub struct Watch {
     paths: Vec<PathBuf>,
     seen: u64,
+    hangup: Signal,
 }
 
-impl Files {
-    /// To be called before the files are read, so that no later change is missed.
-    pub fn look_at(paths: Vec<PathBuf>) -> Files {
+impl Watch {
+    /// To be called before the files are read, inside a runtime: from then on
+    /// no change and no hangup is missed.
+    pub fn begin(paths: Vec<PathBuf>) -> io::Result<Watch> {
+        let hangup = signal(SignalKind::hangup())?;
         let seen = fingerprint(&paths);
-        Files { paths, seen }
+        Ok(Watch { paths, seen, hangup })
     }
 
     /// The paths as they were given.
@@ -58,6 +62,7 @@ pub struct Reloader {
     load: fn(&[PathBuf]) -> Result<Loaded, Report>,
     settings: Settings,
     model: Arc<Model>,
+    hangup: Signal,
     looks: Interval,
     /// What the files looked like when they were last read.
     read: u64,
@@ -127,17 +132,18 @@ impl Attempt {
 }
 
 impl Reloader {
-    /// Watches `files`, of which `loaded` was read.
-    pub fn new(files: Files, loaded: Loaded) -> Reloader {
+    /// Goes on with `watch`, under which `loaded` was read.
+    pub fn new(watch: Watch, loaded: Loaded) -> Reloader {
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Reloader {
-            paths: files.paths,
+            paths: watch.paths,
             load: config::load,
             settings: loaded.settings,
             model: loaded.model,
             looks,
-            read: files.seen,
+            hangup: watch.hangup,
+            read: watch.seen,
             pending: None,
             unrest: 0,
         }
@@ -145,31 +151,29 @@ impl Reloader {
 
     /// Hands every other configuration to `control`; never ends. What a hangup
     /// asks for while files are being read is done after that.
-    pub async fn run(mut self, control: Control, mut hangup: Signal) -> Infallible {
+    pub async fn run(mut self, control: Control) -> Infallible {
         loop {
-            let seen = tokio::select! {
-                _ = hangup.recv() => self.look().await,
-                seen = self.changed() => seen,
+            let hung_up = tokio::select! {
+                _ = self.hangup.recv() => true,
+                _ = self.looks.tick() => false,
             };
+            let seen = self.look().await;
+            if !hung_up && !self.has_changed(seen) {
+                continue;
+            }
             self.read_files(seen).await.tell(&control);
         }
     }
 
-    /// Waits until the files have changed and come to rest; tells how they look.
-    /// May be given up at any time.
-    async fn changed(&mut self) -> u64 {
-        loop {
-            self.looks.tick().await;
-            let seen = self.look().await;
-            if seen == self.read {
-                (self.pending, self.unrest) = (None, 0);
-            } else if self.pending == Some(seen) || self.unrest >= RESTLESS {
-                return seen;
-            } else {
-                self.pending = Some(seen);
-                self.unrest += 1;
-            }
+    /// Whether the files have changed and come to rest, or never do.
+    fn has_changed(&mut self, seen: u64) -> bool {
+        if seen == self.read {
+            (self.pending, self.unrest) = (None, 0);
+            return false;
         }
+        let at_rest = self.pending.replace(seen) == Some(seen);
+        self.unrest += 1;
+        at_rest || self.unrest > RESTLESS
     }
 
     /// How the files look now.
@@ -291,13 +295,14 @@ mod tests {
         assert!(guard(&four, &model(&["a", "b", "x"])).is_ok(), "half may go");
         assert!(matches!(guard(&four, &model(&["a"])), Err(ReloadError::Guard { gone: 3, of: 4 })));
     }
+
     #[tokio::test]
     async fn a_load_that_panics_changes_nothing() {
         fn good(_: &[PathBuf]) -> Result<Loaded, Report> {
             let text = "zone: example.com\nrecords: { '': { type: NS, value: ns.example.net. } }\n";
             config::load_texts(vec![("a.yaml".into(), text.into())])
         }
-        let mut reloader = Reloader::new(Files::look_at(Vec::new()), good(&[]).unwrap());
+        let mut reloader = Reloader::new(Watch::begin(Vec::new()).unwrap(), good(&[]).unwrap());
         reloader.load = |_| panic!("on purpose");
         assert!(matches!(reloader.read_files(0).await.0, Err(ReloadError::Defect)));
         reloader.load = |_| config::load_texts(vec![("a.yaml".into(), "zone: [".into())]);

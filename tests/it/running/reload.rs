@@ -363,3 +363,21 @@ fn a_slow_load_takes_effect_when_it_is_done() {
     writer(&folder.join("slow.yaml")).write_all(b"monitors: {}\n").unwrap();
     becomes(&hale, "192.0.2.2");
 }
+
+#[test]
+fn a_hangup_while_the_first_configuration_is_read_ends_nothing() {
+    let folder = Folder::with("a.yaml", &fixed("192.0.2.1", 30));
+    let pipe = folder.join("slow.yaml");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut serve = command(["serve", "--listen", "127.0.0.1:0"]);
+    serve.arg(folder.join("a.yaml")).arg(&pipe);
+    let hale = Hale::start(serve);
+    let mut first = writer(&pipe); // it is being read now
+    hale.signal(Signal::HUP);
+    first.write_all(b"monitors: {}\n").unwrap();
+    drop(first);
+    hale.address();
+    writer(&pipe).write_all(b"monitors: {}\n").unwrap(); // and read once more, as asked for
+    hale.line("configuration read again");
+    assert!(ask(hale.address(), WWW).is(&["192.0.2.1"]));
+}
