@@ -23,7 +23,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
 use crate::clock::Clock;
@@ -106,6 +106,7 @@ pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result
     let max_probes = raise_open_files(settings.max_probes, &limits);
     let clock = Clock::start();
     let mut engine = Engine::new(max_probes, clock.epoch());
+    engine.ready_by(clock.now() + settings.startup_wait);
     engine.handle(Event::Reload(Arc::clone(&loaded.model)), clock.now());
     let probes = Builder::new_multi_thread()
         .worker_threads(std::thread::available_parallelism().map_or(1, |cores| cores.get().min(4)))
@@ -117,7 +118,7 @@ pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result
 
     let (events, inbox) = mpsc::unbounded_channel();
     let (stop, stopped) = watch::channel(());
-    let (settled, mut is_settled) = watch::channel(false);
+    let (ready, mut is_ready) = watch::channel(None);
     let publisher = Publisher::new(Arc::new(engine.snapshot()));
     let reader = publisher.reader();
     let control = Control { events: events.clone() };
@@ -130,7 +131,7 @@ pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result
         prober: Arc::new(Prober::new()),
         probes: probes.handle(),
         tell,
-        settled,
+        ready,
         stopped,
         totals: None,
         litter: true,
@@ -138,7 +139,8 @@ pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result
     let engine = tokio::spawn(task.run());
 
     info!(targets = targets(&loaded.model), "first round of probes");
-    if timeout(settings.startup_wait, is_settled.wait_for(|settled| *settled)).await.is_err() {
+    let complete = is_ready.wait_for(Option::is_some).await.is_ok_and(|complete| *complete == Some(true));
+    if !complete {
         warn!(
             startup_wait = ?settings.startup_wait,
             "the first round of probes isn't complete; what is still unknown counts as down"
@@ -226,7 +228,8 @@ struct EngineTask {
     prober: Arc<Prober>,
     probes: Handle,
     tell: Tell,
-    settled: watch::Sender<bool>,
+    /// Whether the first round was complete, once it is over.
+    ready: watch::Sender<Option<bool>>,
     stopped: watch::Receiver<()>,
     totals: Option<ScheduleCounters>,
     /// A configuration was read since memory was last given back.
@@ -274,15 +277,15 @@ impl EngineTask {
                     let report = Report { target, events: self.events.clone(), outcome: None };
                     self.probes.spawn(async move {
                         let mut report = report;
-                        report.outcome = Some(prober.run(&task).await);
+                        let outcome = prober.run(&task).await;
+                        telemetry::tell_probe(&task, &outcome);
+                        report.outcome = Some(outcome);
                     });
                 }
                 Effect::Publish(snapshot) => self.publisher.publish(snapshot),
+                Effect::Ready { complete } => drop(self.ready.send_replace(Some(complete))),
                 Effect::Tell(change) => (self.tell)(&change, &self.clock),
             }
-        }
-        if self.engine.is_settled() {
-            self.settled.send_if_modified(|settled| !std::mem::replace(settled, true));
         }
     }
 
@@ -290,7 +293,7 @@ impl EngineTask {
     /// configuration are gone, what they took goes back to the kernel.
     fn tidy_up(&mut self) -> bool {
         let swept = self.publisher.sweep();
-        if swept && *self.settled.borrow() && std::mem::take(&mut self.litter) {
+        if swept && self.ready.borrow().is_some() && std::mem::take(&mut self.litter) {
             tokio::task::spawn_blocking(os::give_back_memory);
         }
         swept

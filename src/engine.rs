@@ -19,6 +19,10 @@ use crate::moment::Moment;
 /// After a publication further changes are gathered for so long.
 const GATHER: Duration = Duration::from_millis(20);
 
+/// A new configuration is held back at most so long while its new targets are
+/// probed, so that a renamed pool or a replaced address blanks nothing.
+const HOLD: Duration = Duration::from_millis(500);
+
 /// Changes of answers are gathered for so long before a serial goes up.
 const SERIAL_GATHER: Duration = Duration::from_secs(1);
 
@@ -38,11 +42,17 @@ pub enum Effect {
     Probe { target: TargetId, task: Arc<ProbeTask> },
     /// From now on answer from this.
     Publish(Arc<Snapshot>),
+    /// The first round is over: there is something to answer. Comes once.
+    Ready {
+        /// Every target was probed; else the time was up.
+        complete: bool,
+    },
     /// Tell people.
     Tell(Change),
 }
 
-/// What people want to know, once each time it happens.
+/// What people want to know, once each time it happens. At the start, and when
+/// something is new, `from` and `to` may be the same: so it stands.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// The verdict of one monitor on an endpoint.
@@ -94,6 +104,13 @@ pub struct Engine {
     /// When something unpublished goes out.
     publish_at: Option<Moment>,
     published: Option<Moment>,
+    /// When the configuration in force was taken on.
+    adopted: Moment,
+    /// A reload waits for its new targets, until then at most.
+    hold_until: Option<Moment>,
+    ready: bool,
+    /// When the first round is over in any case.
+    ready_by: Option<Moment>,
     /// Zones whose answers changed, and when their serials go up.
     changed_zones: Vec<usize>,
     serials_at: Option<Moment>,
@@ -115,11 +132,20 @@ impl Engine {
             epoch,
             publish_at: None,
             published: None,
+            adopted: Moment::ZERO,
+            hold_until: None,
+            ready: false,
+            ready_by: None,
             changed_zones: Vec::new(),
             serials_at: None,
             pool_since: Vec::new(),
             balancer_since: Vec::new(),
         }
+    }
+
+    /// Ends the first round at `at`, complete or not.
+    pub fn ready_by(&mut self, at: Moment) {
+        self.ready_by = Some(at);
     }
 
     /// Takes in an event.
@@ -146,8 +172,15 @@ impl Engine {
         }
         if self.publish_at.is_some_and(|at| at <= now) {
             self.publish_at = None;
+            self.hold_until = None;
             self.published = Some(now);
             self.effects.push_back(Effect::Publish(Arc::new(self.snapshot())));
+        }
+        let complete = self.is_settled();
+        if !self.ready && (complete || self.ready_by.is_some_and(|at| at <= now)) {
+            self.ready = true;
+            self.tell_what_stands();
+            self.effects.push_back(Effect::Ready { complete });
         }
     }
 
@@ -158,7 +191,8 @@ impl Engine {
 
     /// When to call [`Engine::advance`] next, if nothing happens before.
     pub fn wake_at(&self) -> Option<Moment> {
-        [self.schedule.wake_at(), self.publish_at, self.serials_at].into_iter().flatten().min()
+        let ready_by = self.ready_by.filter(|_| !self.ready);
+        [self.schedule.wake_at(), self.publish_at, self.serials_at, ready_by].into_iter().flatten().min()
     }
 
     /// Whether every target has been probed at least once, and what followed
@@ -193,11 +227,12 @@ impl Engine {
     }
 
     fn reload(&mut self, model: Arc<Model>, now: Moment) {
+        self.adopted = now;
         let new = self.table.adopt(&model, now);
         self.schedule.adopt(&self.table, now);
-        for id in new {
+        for &id in &new {
             let target = self.table.target(id).expect("adopted just now");
-            self.schedule.plan(id, target.rhythm.first(now));
+            self.schedule.plan(id, target.rhythm.first(now, new.len()));
         }
         let compiler = Compiler::new(model, &self.table);
         let before = std::mem::replace(&mut self.compiler, compiler);
@@ -219,7 +254,37 @@ impl Engine {
         self.changed_zones.clear();
         self.serials_at = None;
         self.tell_of_reload(&before, now);
-        self.publish_at = Some(now);
+        let waits = self.published.is_some() && !self.table.is_settled();
+        self.hold_until = waits.then(|| now + HOLD);
+        self.publish_at = Some(self.hold_until.unwrap_or(now));
+    }
+
+    /// Lets out what a reload has held back.
+    fn release(&mut self, now: Moment) {
+        if self.hold_until.take().is_some() {
+            self.publish_at = Some(now);
+        }
+    }
+
+    /// Tells of every pool and load balancer that isn't well: what was so from
+    /// the beginning never changed, and would not be heard of.
+    fn tell_what_stands(&mut self) {
+        let model = self.compiler.model();
+        for (pool, id) in model.pools.iter().zip(0..) {
+            let (health, since) = (self.compiler.pool(PoolId(id)), self.pool_since[id as usize]);
+            let unwell = matches!(health.state, PoolState::Disabled | PoolState::Critical);
+            if unwell && since == self.adopted {
+                let change = pool_change(pool, health.state, health, since);
+                self.effects.push_back(Effect::Tell(change));
+            }
+        }
+        for (number, (balancer, status)) in self.compiler.balancers().enumerate() {
+            let since = self.balancer_since[number];
+            if status.state != BalancerState::Healthy && since == self.adopted {
+                let change = balancer_change(model, &balancer.name, status.state, status, since);
+                self.effects.push_back(Effect::Tell(change));
+            }
+        }
     }
 
     /// Tells how states moved by the reload, and keeps since when they hold.
@@ -256,7 +321,13 @@ impl Engine {
                     self.effects.push_back(Effect::Tell(change));
                     now
                 }
-                None => now,
+                None => {
+                    if self.ready && status.state != BalancerState::Healthy {
+                        let change = balancer_change(&model, &balancer.name, status.state, status, now);
+                        self.effects.push_back(Effect::Tell(change));
+                    }
+                    now
+                }
             });
         }
         self.pool_since = pool_since;
@@ -271,6 +342,7 @@ impl Engine {
         let (pool, endpoint) = (Arc::clone(&task.pool), Arc::clone(&task.endpoint));
         let monitor = Arc::clone(&task.monitor.name);
         let pool_id = target.pool;
+        let fell = observed.transition.is_some_and(|moved| moved.from == Verdict::Healthy);
         if let Some(moved) = observed.transition {
             self.effects.push_back(Effect::Tell(Change::Verdict {
                 pool,
@@ -295,6 +367,9 @@ impl Engine {
         }
         if observed.endpoint_changed {
             self.refresh(pool_id, now);
+        }
+        if fell || self.table.is_settled() {
+            self.release(now);
         }
     }
 
@@ -326,8 +401,8 @@ impl Engine {
 
     /// At once, unless something was published within the gathering time.
     fn publish_soon(&mut self, now: Moment) {
-        let earliest = self.published.map_or(now, |last| now.max(last + GATHER));
-        self.publish_at.get_or_insert(earliest);
+        let gathered = self.published.map_or(now, |last| now.max(last + GATHER));
+        self.publish_at.get_or_insert(self.hold_until.unwrap_or(gathered));
     }
 
     /// Unix time in the 32 bits of a serial.
