@@ -26,6 +26,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
+use crate::authority::Prepared;
 use crate::clock::Clock;
 use crate::config::{Loaded, Settings};
 use crate::engine::{Change, Effect, Engine, Event};
@@ -85,9 +86,9 @@ pub struct Control {
 
 impl Control {
     /// Puts another configuration in force.
-    pub fn apply(&self, model: Arc<Model>) {
+    pub fn apply(&self, prepared: Prepared) {
         // an engine that has ended takes nothing more, and nobody waits for it
-        let _ = self.events.send(Event::Reload(model));
+        let _ = self.events.send(Event::Reload(prepared));
     }
 }
 
@@ -102,12 +103,12 @@ pub type Tell = Box<dyn FnMut(&Change, &Clock) + Send>;
 pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result<Running, StartError> {
     let settings = &loaded.settings;
     let claim = serve::claim(listen)?;
-    let limits = serve_limits(settings);
-    let max_probes = raise_open_files(settings.max_probes, &limits);
+    let mut limits = serve_limits(settings);
+    let max_probes = raise_open_files(settings.max_probes, &mut limits);
     let clock = Clock::start();
     let mut engine = Engine::new(max_probes, clock.epoch());
     engine.ready_by(clock.now() + settings.startup_wait);
-    engine.handle(Event::Reload(Arc::clone(&loaded.model)), clock.now());
+    engine.handle(Event::Reload(Prepared::new(Arc::clone(&loaded.model))), clock.now());
     let probes = Builder::new_multi_thread()
         .worker_threads(std::thread::available_parallelism().map_or(1, |cores| cores.get().min(4)))
         .thread_name("probe")
@@ -257,8 +258,12 @@ impl EngineTask {
             }
             let now = self.clock.now();
             for event in batch.drain(..) {
-                self.litter |= matches!(event, Event::Reload(_));
+                let reload = matches!(event, Event::Reload(_));
                 self.engine.handle(event, now);
+                if reload {
+                    self.litter = true;
+                    telemetry::tell_reload(self.engine.model());
+                }
             }
             self.engine.advance(now);
             if Instant::now() >= totals_at {

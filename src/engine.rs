@@ -5,11 +5,11 @@
 //! its effects, reports what happened, and comes back at `wake_at`: the server
 //! does so with sockets and a clock, a scenario with neither.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::authority::{BalancerState, BalancerStatus, Compiler, Snapshot, Traffic};
+use crate::authority::{BalancerState, BalancerStatus, Compiler, Prepared, Snapshot, Traffic};
 use crate::health::{
     Outcome, PoolHealth, PoolState, ProbeTask, Reason, Schedule, ScheduleCounters, Table, TargetId, Verdict,
 };
@@ -30,7 +30,7 @@ const SERIAL_GATHER: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub enum Event {
     /// The operator declared something else.
-    Reload(Arc<Model>),
+    Reload(Prepared),
     /// A probe came to its end.
     Probed { target: TargetId, outcome: Outcome },
 }
@@ -99,6 +99,8 @@ pub struct Engine {
     schedule: Schedule,
     effects: VecDeque<Effect>,
     serials: Vec<u32>,
+    /// Of every zone ever served: one that comes back goes on where it was.
+    last_serials: HashMap<Name, u32>,
     /// Unix time, in seconds, at the beginning of the time line.
     epoch: u64,
     /// When something unpublished goes out.
@@ -112,7 +114,7 @@ pub struct Engine {
     /// When the first round is over in any case.
     ready_by: Option<Moment>,
     /// Zones whose answers changed, and when their serials go up.
-    changed_zones: Vec<usize>,
+    changed_zones: BTreeSet<usize>,
     serials_at: Option<Moment>,
     pool_since: Vec<Moment>,
     balancer_since: Vec<Moment>,
@@ -124,11 +126,12 @@ impl Engine {
     pub fn new(max_probes: usize, epoch: u64) -> Engine {
         let table = Table::default();
         Engine {
-            compiler: Compiler::new(Arc::default(), &table),
+            compiler: Compiler::new(Prepared::new(Arc::default()), &table),
             table,
             schedule: Schedule::new(max_probes),
             effects: VecDeque::new(),
             serials: Vec::new(),
+            last_serials: HashMap::new(),
             epoch,
             publish_at: None,
             published: None,
@@ -136,7 +139,7 @@ impl Engine {
             hold_until: None,
             ready: false,
             ready_by: None,
-            changed_zones: Vec::new(),
+            changed_zones: BTreeSet::new(),
             serials_at: None,
             pool_since: Vec::new(),
             balancer_since: Vec::new(),
@@ -151,7 +154,7 @@ impl Engine {
     /// Takes in an event.
     pub fn handle(&mut self, event: Event, now: Moment) {
         match event {
-            Event::Reload(model) => self.reload(model, now),
+            Event::Reload(prepared) => self.reload(prepared, now),
             Event::Probed { target, outcome } => self.probed(target, &outcome, now),
         }
         self.advance(now);
@@ -226,29 +229,33 @@ impl Engine {
         self.schedule.counters()
     }
 
-    fn reload(&mut self, model: Arc<Model>, now: Moment) {
+    fn reload(&mut self, prepared: Prepared, now: Moment) {
         self.adopted = now;
-        let new = self.table.adopt(&model, now);
+        let new = self.table.adopt(prepared.model(), now);
         self.schedule.adopt(&self.table, now);
         for &id in &new {
             let target = self.table.target(id).expect("adopted just now");
             self.schedule.plan(id, target.rhythm.first(now, new.len()));
         }
-        let compiler = Compiler::new(model, &self.table);
+        let compiler = Compiler::new(prepared, &self.table);
         let before = std::mem::replace(&mut self.compiler, compiler);
         let unix = self.unix(now);
-        let place_before = |apex: &Name| before.model().zones.iter().position(|zone| zone.apex == *apex);
+        let zones_before = &before.model().zones;
+        let place_before = |apex: &Name| zones_before.binary_search_by(|zone| zone.apex.cmp(apex)).ok();
+        for (zone, serial) in zones_before.iter().zip(&self.serials) {
+            self.last_serials.insert(zone.apex.clone(), *serial);
+        }
         // answers that changed just before still wait for their serial
         let unchanged = |place: usize, old: usize| {
             !self.changed_zones.contains(&old) && self.compiler.answers_alike(place, &before, old)
         };
         self.serials = (self.compiler.model().zones.iter().enumerate())
-            .map(|(place, zone)| match (place_before(&zone.apex), zone.soa.serial) {
+            .map(|(place, zone)| match (self.last_serials.get(&zone.apex), zone.soa.serial) {
                 (None, Serial::Auto) => unix,
                 (None, Serial::From(number)) => number,
-                (Some(old), _) if unchanged(place, old) => self.serials[old],
-                (Some(old), Serial::From(number)) if is_newer(number, self.serials[old]) => number,
-                (Some(old), _) => next_serial(self.serials[old], unix),
+                (Some(&last), _) if place_before(&zone.apex).is_some_and(|old| unchanged(place, old)) => last,
+                (Some(&last), Serial::From(number)) if is_newer(number, last) => number,
+                (Some(&last), _) => next_serial(last, unix),
             })
             .collect();
         self.changed_zones.clear();
@@ -290,7 +297,7 @@ impl Engine {
     /// Tells how states moved by the reload, and keeps since when they hold.
     fn tell_of_reload(&mut self, before: &Compiler, now: Moment) {
         let model = Arc::clone(self.compiler.model());
-        let old_pools: std::collections::HashMap<_, _> = (before.model().pools.iter().zip(0..))
+        let old_pools: HashMap<_, _> = (before.model().pools.iter().zip(0..))
             .map(|(pool, id)| (&*pool.name, (before.pool(PoolId(id)), self.pool_since[id as usize])))
             .collect();
         let mut pool_since = Vec::with_capacity(model.pools.len());
@@ -305,7 +312,7 @@ impl Engine {
                 None => now,
             });
         }
-        let old_balancers: std::collections::HashMap<_, _> = (before.balancers().enumerate())
+        let old_balancers: HashMap<_, _> = (before.balancers().enumerate())
             .map(|(number, (balancer, status))| {
                 let serving = serving(before.model(), status);
                 (&balancer.name, (status.state, serving, self.balancer_since[number]))
@@ -389,11 +396,7 @@ impl Engine {
             self.effects.push_back(Effect::Tell(change));
         }
         if !changes.zones.is_empty() {
-            for zone in changes.zones {
-                if !self.changed_zones.contains(&zone) {
-                    self.changed_zones.push(zone);
-                }
-            }
+            self.changed_zones.extend(changes.zones);
             self.serials_at.get_or_insert(now + SERIAL_GATHER);
             self.publish_soon(now);
         }

@@ -18,6 +18,7 @@ use crate::authority::BalancerState;
 use crate::clock::Clock;
 use crate::engine::Change;
 use crate::health::{Outcome, PoolState, ProbeTask, Reason, ScheduleCounters, Verdict};
+use crate::model::Model;
 
 /// So many lines wait for the reader of standard error; further ones are lost.
 const LINES_KEPT: u64 = 10_000;
@@ -200,6 +201,14 @@ pub fn headline(change: &Change) -> String {
             (false, false) => format!("load balancer {name} is {to}, answers from {}", serving.join(", ")),
         },
     }
+}
+
+/// Writes that another configuration is in force.
+pub fn tell_reload(model: &Model) {
+    let balancers: usize = model.zones.iter().map(|zone| zone.load_balancers.len()).sum();
+    let endpoints: usize = model.pools.iter().map(|pool| pool.endpoints.len()).sum();
+    let (zones, pools) = (model.zones.len(), model.pools.len());
+    info!(zones, load_balancers = balancers, pools, endpoints, "configuration reloaded");
 }
 
 /// Writes what one probe has found, for those who ask for so much.

@@ -20,6 +20,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::{Control, Running, StartError};
+use crate::authority::Prepared;
 use crate::clock::Clock;
 use crate::config::{self, Loaded, Report};
 use crate::engine::Change;
@@ -112,7 +113,7 @@ struct Server {
 
 /// Gives the demonstration.
 pub async fn run(mode: Mode, listen: SocketAddr) -> Result<(), DemoError> {
-    super::raise_open_files(None, &crate::serve::Limits::default());
+    super::raise_open_files(None, &mut crate::serve::Limits::default());
     let mut loaded = sample(SAMPLE_PORT)?;
     let mut endpoints = endpoints::raise(&loaded.model).await;
     if endpoints.is_err() && mode != Mode::EndpointsOnly {
@@ -241,7 +242,7 @@ impl Stage {
             }
         }
         if let Some(server) = &self.server {
-            server.control.apply(Arc::new(model));
+            server.control.apply(Prepared::new(Arc::new(model)));
         }
     }
 

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use haledns::authority::Snapshot;
+use haledns::authority::{Prepared, Snapshot};
 use haledns::engine::{Change, Effect, Engine, Event};
 use haledns::health::{Outcome, ProbeResult, ProbeTask, Reason, TargetId, Verdict, scramble};
 use haledns::model::{
@@ -67,7 +67,7 @@ impl World {
             told: Vec::new(),
             probes: BTreeMap::new(),
         };
-        world.engine.handle(Event::Reload(model), Moment::ZERO);
+        world.engine.handle(Event::Reload(Prepared::new(model)), Moment::ZERO);
         world
     }
 
@@ -90,7 +90,7 @@ impl World {
 
     /// Puts another configuration in force.
     pub fn reload(&mut self, model: Arc<Model>) -> Result<(), String> {
-        self.engine.handle(Event::Reload(model), self.now);
+        self.engine.handle(Event::Reload(Prepared::new(model)), self.now);
         self.carry_out()
     }
 
