@@ -23,9 +23,10 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
+use crate::authority::Prepared;
 use crate::clock::Clock;
 use crate::config::{Loaded, Settings};
 use crate::engine::{Change, Effect, Engine, Event};
@@ -85,9 +86,9 @@ pub struct Control {
 
 impl Control {
     /// Puts another configuration in force.
-    pub fn apply(&self, model: Arc<Model>) {
+    pub fn apply(&self, prepared: Prepared) {
         // an engine that has ended takes nothing more, and nobody waits for it
-        let _ = self.events.send(Event::Reload(model));
+        let _ = self.events.send(Event::Reload(prepared));
     }
 }
 
@@ -102,11 +103,12 @@ pub type Tell = Box<dyn FnMut(&Change, &Clock) + Send>;
 pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result<Running, StartError> {
     let settings = &loaded.settings;
     let claim = serve::claim(listen)?;
-    let limits = serve_limits(settings);
-    let max_probes = raise_open_files(settings.max_probes, &limits);
+    let mut limits = serve_limits(settings);
+    let max_probes = raise_open_files(settings.max_probes, &mut limits);
     let clock = Clock::start();
     let mut engine = Engine::new(max_probes, clock.epoch());
-    engine.handle(Event::Reload(Arc::clone(&loaded.model)), clock.now());
+    engine.ready_by(clock.now() + settings.startup_wait);
+    engine.handle(Event::Reload(Prepared::new(Arc::clone(&loaded.model))), clock.now());
     let probes = Builder::new_multi_thread()
         .worker_threads(std::thread::available_parallelism().map_or(1, |cores| cores.get().min(4)))
         .thread_name("probe")
@@ -117,7 +119,7 @@ pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result
 
     let (events, inbox) = mpsc::unbounded_channel();
     let (stop, stopped) = watch::channel(());
-    let (settled, mut is_settled) = watch::channel(false);
+    let (ready, mut is_ready) = watch::channel(None);
     let publisher = Publisher::new(Arc::new(engine.snapshot()));
     let reader = publisher.reader();
     let control = Control { events: events.clone() };
@@ -130,7 +132,7 @@ pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result
         prober: Arc::new(Prober::new()),
         probes: probes.handle(),
         tell,
-        settled,
+        ready,
         stopped,
         totals: None,
         litter: true,
@@ -138,7 +140,8 @@ pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result
     let engine = tokio::spawn(task.run());
 
     info!(targets = targets(&loaded.model), "first round of probes");
-    if timeout(settings.startup_wait, is_settled.wait_for(|settled| *settled)).await.is_err() {
+    let complete = is_ready.wait_for(Option::is_some).await.is_ok_and(|complete| *complete == Some(true));
+    if !complete {
         warn!(
             startup_wait = ?settings.startup_wait,
             "the first round of probes isn't complete; what is still unknown counts as down"
@@ -226,7 +229,8 @@ struct EngineTask {
     prober: Arc<Prober>,
     probes: Handle,
     tell: Tell,
-    settled: watch::Sender<bool>,
+    /// Whether the first round was complete, once it is over.
+    ready: watch::Sender<Option<bool>>,
     stopped: watch::Receiver<()>,
     totals: Option<ScheduleCounters>,
     /// A configuration was read since memory was last given back.
@@ -254,8 +258,12 @@ impl EngineTask {
             }
             let now = self.clock.now();
             for event in batch.drain(..) {
-                self.litter |= matches!(event, Event::Reload(_));
+                let reload = matches!(event, Event::Reload(_));
                 self.engine.handle(event, now);
+                if reload {
+                    self.litter = true;
+                    telemetry::tell_reload(self.engine.model());
+                }
             }
             self.engine.advance(now);
             if Instant::now() >= totals_at {
@@ -274,15 +282,15 @@ impl EngineTask {
                     let report = Report { target, events: self.events.clone(), outcome: None };
                     self.probes.spawn(async move {
                         let mut report = report;
-                        report.outcome = Some(prober.run(&task).await);
+                        let outcome = prober.run(&task).await;
+                        telemetry::tell_probe(&task, &outcome);
+                        report.outcome = Some(outcome);
                     });
                 }
                 Effect::Publish(snapshot) => self.publisher.publish(snapshot),
+                Effect::Ready { complete } => drop(self.ready.send_replace(Some(complete))),
                 Effect::Tell(change) => (self.tell)(&change, &self.clock),
             }
-        }
-        if self.engine.is_settled() {
-            self.settled.send_if_modified(|settled| !std::mem::replace(settled, true));
         }
     }
 
@@ -290,7 +298,7 @@ impl EngineTask {
     /// configuration are gone, what they took goes back to the kernel.
     fn tidy_up(&mut self) -> bool {
         let swept = self.publisher.sweep();
-        if swept && *self.settled.borrow() && std::mem::take(&mut self.litter) {
+        if swept && self.ready.borrow().is_some() && std::mem::take(&mut self.litter) {
             tokio::task::spawn_blocking(os::give_back_memory);
         }
         swept

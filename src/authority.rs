@@ -13,5 +13,7 @@
 mod compile;
 mod names;
 
-pub use compile::{Balancer, BalancerState, BalancerStatus, Compiler, Recompiled, Snapshot, Traffic};
+pub use compile::{
+    Balancer, BalancerState, BalancerStatus, Compiler, Prepared, Recompiled, Snapshot, Traffic,
+};
 pub use names::{Found, Key, Names, Node, RECORD_HEAD, Rrset, ZoneInfo, rtype};

@@ -5,11 +5,11 @@
 //! its effects, reports what happened, and comes back at `wake_at`: the server
 //! does so with sockets and a clock, a scenario with neither.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::authority::{BalancerState, BalancerStatus, Compiler, Snapshot, Traffic};
+use crate::authority::{BalancerState, BalancerStatus, Compiler, Prepared, Snapshot, Traffic};
 use crate::health::{
     Outcome, PoolHealth, PoolState, ProbeTask, Reason, Schedule, ScheduleCounters, Table, TargetId, Verdict,
 };
@@ -19,6 +19,10 @@ use crate::moment::Moment;
 /// After a publication further changes are gathered for so long.
 const GATHER: Duration = Duration::from_millis(20);
 
+/// A new configuration is held back at most so long while its new targets are
+/// probed, so that a renamed pool or a replaced address blanks nothing.
+const HOLD: Duration = Duration::from_millis(500);
+
 /// Changes of answers are gathered for so long before a serial goes up.
 const SERIAL_GATHER: Duration = Duration::from_secs(1);
 
@@ -26,7 +30,7 @@ const SERIAL_GATHER: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub enum Event {
     /// The operator declared something else.
-    Reload(Arc<Model>),
+    Reload(Prepared),
     /// A probe came to its end.
     Probed { target: TargetId, outcome: Outcome },
 }
@@ -38,11 +42,17 @@ pub enum Effect {
     Probe { target: TargetId, task: Arc<ProbeTask> },
     /// From now on answer from this.
     Publish(Arc<Snapshot>),
+    /// The first round is over: there is something to answer. Comes once.
+    Ready {
+        /// Every target was probed; else the time was up.
+        complete: bool,
+    },
     /// Tell people.
     Tell(Change),
 }
 
-/// What people want to know, once each time it happens.
+/// What people want to know, once each time it happens. At the start, and when
+/// something is new, `from` and `to` may be the same: so it stands.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// The verdict of one monitor on an endpoint.
@@ -89,13 +99,22 @@ pub struct Engine {
     schedule: Schedule,
     effects: VecDeque<Effect>,
     serials: Vec<u32>,
+    /// Of every zone ever served: one that comes back goes on where it was.
+    last_serials: HashMap<Name, u32>,
     /// Unix time, in seconds, at the beginning of the time line.
     epoch: u64,
     /// When something unpublished goes out.
     publish_at: Option<Moment>,
     published: Option<Moment>,
+    /// When the configuration in force was taken on.
+    adopted: Moment,
+    /// A reload waits for its new targets, until then at most.
+    hold_until: Option<Moment>,
+    ready: bool,
+    /// When the first round is over in any case.
+    ready_by: Option<Moment>,
     /// Zones whose answers changed, and when their serials go up.
-    changed_zones: Vec<usize>,
+    changed_zones: BTreeSet<usize>,
     serials_at: Option<Moment>,
     pool_since: Vec<Moment>,
     balancer_since: Vec<Moment>,
@@ -107,25 +126,35 @@ impl Engine {
     pub fn new(max_probes: usize, epoch: u64) -> Engine {
         let table = Table::default();
         Engine {
-            compiler: Compiler::new(Arc::default(), &table),
+            compiler: Compiler::new(Prepared::new(Arc::default()), &table),
             table,
             schedule: Schedule::new(max_probes),
             effects: VecDeque::new(),
             serials: Vec::new(),
+            last_serials: HashMap::new(),
             epoch,
             publish_at: None,
             published: None,
-            changed_zones: Vec::new(),
+            adopted: Moment::ZERO,
+            hold_until: None,
+            ready: false,
+            ready_by: None,
+            changed_zones: BTreeSet::new(),
             serials_at: None,
             pool_since: Vec::new(),
             balancer_since: Vec::new(),
         }
     }
 
+    /// Ends the first round at `at`, complete or not.
+    pub fn ready_by(&mut self, at: Moment) {
+        self.ready_by = Some(at);
+    }
+
     /// Takes in an event.
     pub fn handle(&mut self, event: Event, now: Moment) {
         match event {
-            Event::Reload(model) => self.reload(model, now),
+            Event::Reload(prepared) => self.reload(prepared, now),
             Event::Probed { target, outcome } => self.probed(target, &outcome, now),
         }
         self.advance(now);
@@ -146,8 +175,15 @@ impl Engine {
         }
         if self.publish_at.is_some_and(|at| at <= now) {
             self.publish_at = None;
+            self.hold_until = None;
             self.published = Some(now);
             self.effects.push_back(Effect::Publish(Arc::new(self.snapshot())));
+        }
+        let complete = self.is_settled();
+        if !self.ready && (complete || self.ready_by.is_some_and(|at| at <= now)) {
+            self.ready = true;
+            self.tell_what_stands();
+            self.effects.push_back(Effect::Ready { complete });
         }
     }
 
@@ -158,7 +194,8 @@ impl Engine {
 
     /// When to call [`Engine::advance`] next, if nothing happens before.
     pub fn wake_at(&self) -> Option<Moment> {
-        [self.schedule.wake_at(), self.publish_at, self.serials_at].into_iter().flatten().min()
+        let ready_by = self.ready_by.filter(|_| !self.ready);
+        [self.schedule.wake_at(), self.publish_at, self.serials_at, ready_by].into_iter().flatten().min()
     }
 
     /// Whether every target has been probed at least once, and what followed
@@ -192,40 +229,75 @@ impl Engine {
         self.schedule.counters()
     }
 
-    fn reload(&mut self, model: Arc<Model>, now: Moment) {
-        let new = self.table.adopt(&model, now);
+    fn reload(&mut self, prepared: Prepared, now: Moment) {
+        self.adopted = now;
+        let new = self.table.adopt(prepared.model(), now);
         self.schedule.adopt(&self.table, now);
-        for id in new {
+        for &id in &new {
             let target = self.table.target(id).expect("adopted just now");
-            self.schedule.plan(id, target.rhythm.first(now));
+            self.schedule.plan(id, target.rhythm.first(now, new.len()));
         }
-        let compiler = Compiler::new(model, &self.table);
+        let compiler = Compiler::new(prepared, &self.table);
         let before = std::mem::replace(&mut self.compiler, compiler);
         let unix = self.unix(now);
-        let place_before = |apex: &Name| before.model().zones.iter().position(|zone| zone.apex == *apex);
+        let zones_before = &before.model().zones;
+        let place_before = |apex: &Name| zones_before.binary_search_by(|zone| zone.apex.cmp(apex)).ok();
+        for (zone, serial) in zones_before.iter().zip(&self.serials) {
+            self.last_serials.insert(zone.apex.clone(), *serial);
+        }
         // answers that changed just before still wait for their serial
         let unchanged = |place: usize, old: usize| {
             !self.changed_zones.contains(&old) && self.compiler.answers_alike(place, &before, old)
         };
         self.serials = (self.compiler.model().zones.iter().enumerate())
-            .map(|(place, zone)| match (place_before(&zone.apex), zone.soa.serial) {
+            .map(|(place, zone)| match (self.last_serials.get(&zone.apex), zone.soa.serial) {
                 (None, Serial::Auto) => unix,
                 (None, Serial::From(number)) => number,
-                (Some(old), _) if unchanged(place, old) => self.serials[old],
-                (Some(old), Serial::From(number)) if is_newer(number, self.serials[old]) => number,
-                (Some(old), _) => next_serial(self.serials[old], unix),
+                (Some(&last), _) if place_before(&zone.apex).is_some_and(|old| unchanged(place, old)) => last,
+                (Some(&last), Serial::From(number)) if is_newer(number, last) => number,
+                (Some(&last), _) => next_serial(last, unix),
             })
             .collect();
         self.changed_zones.clear();
         self.serials_at = None;
         self.tell_of_reload(&before, now);
-        self.publish_at = Some(now);
+        let waits = self.published.is_some() && !self.table.is_settled();
+        self.hold_until = waits.then(|| now + HOLD);
+        self.publish_at = Some(self.hold_until.unwrap_or(now));
+    }
+
+    /// Lets out what a reload has held back.
+    fn release(&mut self, now: Moment) {
+        if self.hold_until.take().is_some() {
+            self.publish_at = Some(now);
+        }
+    }
+
+    /// Tells of every pool and load balancer that isn't well: what was so from
+    /// the beginning never changed, and would not be heard of.
+    fn tell_what_stands(&mut self) {
+        let model = self.compiler.model();
+        for (pool, id) in model.pools.iter().zip(0..) {
+            let (health, since) = (self.compiler.pool(PoolId(id)), self.pool_since[id as usize]);
+            let unwell = matches!(health.state, PoolState::Disabled | PoolState::Critical);
+            if unwell && since == self.adopted {
+                let change = pool_change(pool, health.state, health, since);
+                self.effects.push_back(Effect::Tell(change));
+            }
+        }
+        for (number, (balancer, status)) in self.compiler.balancers().enumerate() {
+            let since = self.balancer_since[number];
+            if status.state != BalancerState::Healthy && since == self.adopted {
+                let change = balancer_change(model, &balancer.name, status.state, status, since);
+                self.effects.push_back(Effect::Tell(change));
+            }
+        }
     }
 
     /// Tells how states moved by the reload, and keeps since when they hold.
     fn tell_of_reload(&mut self, before: &Compiler, now: Moment) {
         let model = Arc::clone(self.compiler.model());
-        let old_pools: std::collections::HashMap<_, _> = (before.model().pools.iter().zip(0..))
+        let old_pools: HashMap<_, _> = (before.model().pools.iter().zip(0..))
             .map(|(pool, id)| (&*pool.name, (before.pool(PoolId(id)), self.pool_since[id as usize])))
             .collect();
         let mut pool_since = Vec::with_capacity(model.pools.len());
@@ -240,7 +312,7 @@ impl Engine {
                 None => now,
             });
         }
-        let old_balancers: std::collections::HashMap<_, _> = (before.balancers().enumerate())
+        let old_balancers: HashMap<_, _> = (before.balancers().enumerate())
             .map(|(number, (balancer, status))| {
                 let serving = serving(before.model(), status);
                 (&balancer.name, (status.state, serving, self.balancer_since[number]))
@@ -256,7 +328,13 @@ impl Engine {
                     self.effects.push_back(Effect::Tell(change));
                     now
                 }
-                None => now,
+                None => {
+                    if self.ready && status.state != BalancerState::Healthy {
+                        let change = balancer_change(&model, &balancer.name, status.state, status, now);
+                        self.effects.push_back(Effect::Tell(change));
+                    }
+                    now
+                }
             });
         }
         self.pool_since = pool_since;
@@ -271,6 +349,7 @@ impl Engine {
         let (pool, endpoint) = (Arc::clone(&task.pool), Arc::clone(&task.endpoint));
         let monitor = Arc::clone(&task.monitor.name);
         let pool_id = target.pool;
+        let fell = observed.transition.is_some_and(|moved| moved.from == Verdict::Healthy);
         if let Some(moved) = observed.transition {
             self.effects.push_back(Effect::Tell(Change::Verdict {
                 pool,
@@ -296,6 +375,9 @@ impl Engine {
         if observed.endpoint_changed {
             self.refresh(pool_id, now);
         }
+        if fell || self.table.is_settled() {
+            self.release(now);
+        }
     }
 
     /// An endpoint's verdict changed: recompiles what depends on it.
@@ -314,11 +396,7 @@ impl Engine {
             self.effects.push_back(Effect::Tell(change));
         }
         if !changes.zones.is_empty() {
-            for zone in changes.zones {
-                if !self.changed_zones.contains(&zone) {
-                    self.changed_zones.push(zone);
-                }
-            }
+            self.changed_zones.extend(changes.zones);
             self.serials_at.get_or_insert(now + SERIAL_GATHER);
             self.publish_soon(now);
         }
@@ -326,8 +404,8 @@ impl Engine {
 
     /// At once, unless something was published within the gathering time.
     fn publish_soon(&mut self, now: Moment) {
-        let earliest = self.published.map_or(now, |last| now.max(last + GATHER));
-        self.publish_at.get_or_insert(earliest);
+        let gathered = self.published.map_or(now, |last| now.max(last + GATHER));
+        self.publish_at.get_or_insert(self.hold_until.unwrap_or(gathered));
     }
 
     /// Unix time in the 32 bits of a serial.

@@ -80,7 +80,7 @@ impl<const N: usize> Candidates<N> {
                     picked.push(if picked.contains(one) { bound } else { one });
                 }
                 let (head, tail) = picked.as_slice().split_at(chance.below(number as u32) as usize);
-                tail.iter().chain(head).for_each(|&place| each(&self.addresses[usize::from(place)]));
+                tail.iter().chain(head).for_each(|&place| each(&self.addresses[place as usize]));
             }
             Draw::ByWeight(_) => {
                 let mut picked = Picked::default();
@@ -113,7 +113,7 @@ impl<const N: usize> Candidates<N> {
 
 /// Places picked so far: on the stack, for the query path allocates nothing.
 struct Picked {
-    places: [u16; MAX_ANSWERS],
+    places: [u32; MAX_ANSWERS],
     count: usize,
 }
 
@@ -125,16 +125,16 @@ impl Default for Picked {
 
 impl Picked {
     fn push(&mut self, place: usize) {
-        self.places[self.count] = place as u16;
+        self.places[self.count] = place as u32;
         self.count += 1;
     }
 
-    fn as_slice(&self) -> &[u16] {
+    fn as_slice(&self) -> &[u32] {
         &self.places[..self.count]
     }
 
     fn contains(&self, place: usize) -> bool {
-        self.as_slice().contains(&(place as u16))
+        self.as_slice().contains(&(place as u32))
     }
 }
 

@@ -11,13 +11,14 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 use tracing_subscriber::EnvFilter;
 
 use crate::authority::BalancerState;
 use crate::clock::Clock;
 use crate::engine::Change;
-use crate::health::{PoolState, Reason, ScheduleCounters, Verdict};
+use crate::health::{Outcome, PoolState, ProbeTask, Reason, ScheduleCounters, Verdict};
+use crate::model::Model;
 
 /// So many lines wait for the reader of standard error; further ones are lost.
 const LINES_KEPT: u64 = 10_000;
@@ -188,6 +189,9 @@ pub fn headline(change: &Change) -> String {
         Change::CannotProbe { pool, endpoint, reason, .. } => {
             format!("endpoint {pool}/{endpoint} can't be probed from here: {reason}")
         }
+        Change::Pool { pool, to, .. } if to.state == PoolState::Unknown => {
+            format!("the health of pool {pool} is unknown")
+        }
         Change::Pool { pool, to, .. } => format!("pool {pool} is {}", to.state),
         Change::Balancer { name, to, serving, fallback, .. } => match (serving.is_empty(), *fallback) {
             (true, _) => format!("load balancer {name} is {to}, answers with the SOA alone"),
@@ -197,6 +201,22 @@ pub fn headline(change: &Change) -> String {
             (false, false) => format!("load balancer {name} is {to}, answers from {}", serving.join(", ")),
         },
     }
+}
+
+/// Writes that another configuration is in force.
+pub fn tell_reload(model: &Model) {
+    let balancers: usize = model.zones.iter().map(|zone| zone.load_balancers.len()).sum();
+    let endpoints: usize = model.pools.iter().map(|pool| pool.endpoints.len()).sum();
+    let (zones, pools) = (model.zones.len(), model.pools.len());
+    info!(zones, load_balancers = balancers, pools, endpoints, "configuration reloaded");
+}
+
+/// Writes what one probe has found, for those who ask for so much.
+pub fn tell_probe(task: &ProbeTask, outcome: &Outcome) {
+    let ProbeTask { pool, endpoint, address, port, monitor, .. } = task;
+    let Outcome { result, reason, detail, status, took } = outcome;
+    let (monitor, reason) = (&monitor.name, reason.as_str());
+    debug!(%monitor, reason, detail, status, ?took, "probe of {pool}/{endpoint} at {address} port {port}: {result:?}");
 }
 
 /// Writes what the probe schedule has counted.

@@ -226,12 +226,15 @@ fn refer(names: &Names, cut: &Node, asked_length: usize, reply: &mut Reply) {
     for target in servers.rdata() {
         if target_at < reply::MAX_POINTER
             && server.read(target).is_some()
-            && server.wire().ends_with(cut_name)
             && let Some(node) = names.exact(&server)
+            && names.zone(node).1 == names.zone(cut).1
         {
+            // below this cut nobody else can tell; below another one it helps
+            // where two zones name each other's servers (RFC 9471 §3)
+            let needed = server.wire().ends_with(cut_name);
             for rtype in [rtype::A, rtype::AAAA] {
                 if let Some(glue) = names.set(node, rtype) {
-                    reply.glue(target_at, glue);
+                    reply.glue(target_at, glue, needed);
                 }
             }
         }

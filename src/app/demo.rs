@@ -8,8 +8,10 @@ mod board;
 mod endpoints;
 mod tour;
 
+use std::collections::HashMap;
+use std::convert::Infallible;
 use std::fmt;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,10 +20,13 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::{Control, Running, StartError};
+use crate::authority::Prepared;
 use crate::clock::Clock;
 use crate::config::{self, Loaded, Report};
 use crate::engine::Change;
-use crate::model::{Model, Name};
+use crate::health::Verdict;
+use crate::model::{LoadBalancer, Model, Name, PoolId, SteeringPolicy, WhenUnavailable};
+use crate::telemetry;
 use endpoints::Endpoint;
 
 pub use ask::{Answer, ask};
@@ -32,6 +37,9 @@ const SAMPLE: [(&str, &str); 3] = [
     ("zones/pools.yaml", include_str!("../../zones/pools.yaml")),
     ("zones/server.yaml", include_str!("../../zones/server.yaml")),
 ];
+
+/// The port of the sample's endpoints.
+const SAMPLE_PORT: u16 = 18080;
 
 /// What the demonstration does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +100,9 @@ struct Stage {
     server: Option<Server>,
     /// Whether the fallback pool is enabled.
     fallback: bool,
-    headlines: mpsc::UnboundedReceiver<Change>,
+    changes: mpsc::UnboundedReceiver<Change>,
+    /// The latest verdict on each endpoint, by pool and name.
+    verdicts: HashMap<(Arc<str>, Arc<str>), Verdict>,
 }
 
 struct Server {
@@ -103,10 +113,16 @@ struct Server {
 
 /// Gives the demonstration.
 pub async fn run(mode: Mode, listen: SocketAddr) -> Result<(), DemoError> {
-    let texts = SAMPLE.iter().map(|(name, text)| (PathBuf::from(name), text.as_bytes().to_vec()));
-    let loaded = config::load_texts(texts.collect()).map_err(DemoError::Sample)?;
-    super::raise_open_files(None, &crate::serve::Limits::default());
-    let mut stage = Stage::set(mode, loaded, listen).await?;
+    super::raise_open_files(None, &mut crate::serve::Limits::default());
+    let mut loaded = sample(SAMPLE_PORT)?;
+    let mut endpoints = endpoints::raise(&loaded.model).await;
+    if endpoints.is_err() && mode != Mode::EndpointsOnly {
+        // another demo has the sample's addresses; this one has its own server to tell of a port
+        loaded = sample(free_port().unwrap_or(SAMPLE_PORT))?;
+        endpoints = endpoints::raise(&loaded.model).await;
+    }
+    let endpoints = endpoints.map_err(|(address, error)| DemoError::Endpoint { address, error })?;
+    let mut stage = Stage::set(mode, loaded, endpoints, listen).await?;
     let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let outcome = match mode {
         Mode::Tour => tour::play(&mut stage).await,
@@ -116,7 +132,10 @@ pub async fn run(mode: Mode, listen: SocketAddr) -> Result<(), DemoError> {
         },
         Mode::Interactive | Mode::EndpointsOnly => {
             stage.tell_what_to_type();
-            wait_for_signal().await.map_err(DemoError::Terminal)
+            tokio::select! {
+                signal = wait_for_signal() => signal.map_err(DemoError::Terminal),
+                never = stage.tell_changes() => match never {},
+            }
         }
     };
     if let Some(server) = stage.server.take() {
@@ -125,14 +144,32 @@ pub async fn run(mode: Mode, listen: SocketAddr) -> Result<(), DemoError> {
     outcome
 }
 
+/// The sample configuration, its endpoints at `port`.
+fn sample(port: u16) -> Result<Loaded, DemoError> {
+    let ports = [SAMPLE_PORT, port].map(|port| format!("port: {port}"));
+    let texts =
+        SAMPLE.map(|(name, text)| (PathBuf::from(name), text.replace(&ports[0], &ports[1]).into_bytes()));
+    config::load_texts(texts.into()).map_err(DemoError::Sample)
+}
+
+/// A TCP port that is free on every loopback address.
+fn free_port() -> Option<u16> {
+    Some(std::net::TcpListener::bind("0.0.0.0:0").ok()?.local_addr().ok()?.port())
+}
+
+/// Prints a line; who reads no further, as `head` does, has seen enough.
+fn say(line: impl fmt::Display) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
 impl Stage {
-    async fn set(mode: Mode, loaded: Loaded, listen: SocketAddr) -> Result<Stage, DemoError> {
-        let mut endpoints = endpoints::of(&loaded.model);
-        for endpoint in &mut endpoints {
-            let revived = endpoint.revive().await;
-            revived.map_err(|error| DemoError::Endpoint { address: endpoint.address, error })?;
-        }
-        let (tell, headlines) = mpsc::unbounded_channel();
+    async fn set(
+        mode: Mode,
+        loaded: Loaded,
+        endpoints: Vec<Endpoint>,
+        listen: SocketAddr,
+    ) -> Result<Stage, DemoError> {
+        let (tell, changes) = mpsc::unbounded_channel();
         let mut server = None;
         if mode != Mode::EndpointsOnly {
             let tell = move |change: &Change, _: &Clock| {
@@ -142,7 +179,46 @@ impl Stage {
             let (control, address) = (running.control(), running.addresses()[0]);
             server = Some(Server { running, control, address });
         }
-        Ok(Stage { model: loaded.model, endpoints, server, fallback: true, headlines })
+        let verdicts = HashMap::new();
+        Ok(Stage { model: loaded.model, endpoints, server, fallback: true, changes, verdicts })
+    }
+
+    /// What has happened since the last look, in a few words each.
+    fn hear(&mut self) -> Vec<String> {
+        let mut heard = Vec::new();
+        while let Ok(change) = self.changes.try_recv() {
+            heard.push(self.note(change));
+        }
+        heard
+    }
+
+    /// Keeps what a change says of an endpoint; gives it back in a few words.
+    fn note(&mut self, change: Change) -> String {
+        let headline = telemetry::headline(&change);
+        if let Change::Verdict { pool, endpoint, to, .. } = change {
+            self.verdicts.insert((pool, endpoint), to);
+        }
+        headline
+    }
+
+    /// What the server holds of an endpoint.
+    fn health(&self, endpoint: &Endpoint) -> &'static str {
+        match self.verdicts.get(&(Arc::clone(&endpoint.pool), Arc::clone(&endpoint.name))) {
+            Some(Verdict::Healthy) => "healthy",
+            Some(Verdict::Unhealthy) => "unhealthy",
+            Some(Verdict::Unknown) => "unknown",
+            None => "not monitored",
+        }
+    }
+
+    /// Prints every change as it comes; never ends.
+    async fn tell_changes(&mut self) -> Infallible {
+        loop {
+            match self.changes.recv().await {
+                Some(change) => say(self.note(change)),
+                None => std::future::pending().await,
+            }
+        }
     }
 
     /// Kills what lives, revives what is dead.
@@ -166,7 +242,7 @@ impl Stage {
             }
         }
         if let Some(server) = &self.server {
-            server.control.apply(Arc::new(model));
+            server.control.apply(Prepared::new(Arc::new(model)));
         }
     }
 
@@ -183,13 +259,38 @@ impl Stage {
         Some(format!("dig @{} -p {} {}", server.ip(), server.port(), name.trim_end_matches('.')))
     }
 
+    /// What each load balancer is told to do, in a few words.
+    fn plans(&self) -> Vec<(Name, String)> {
+        let pool = |id: &PoolId| &*self.model.pool(*id).name;
+        let plan = |balancer: &LoadBalancer| {
+            let names = balancer.default_pools.iter().map(pool);
+            let mut plan = match &balancer.steering_policy {
+                SteeringPolicy::Off => names.collect::<Vec<_>>().join(", else "),
+                SteeringPolicy::Random(weights) => {
+                    let shares = names.zip(weights).map(|(name, weight)| format!("{} of {name}", weight.0));
+                    format!("drawn by weight: {}", shares.collect::<Vec<_>>().join(", "))
+                }
+            };
+            if let WhenUnavailable::FallbackPool(id) = &balancer.when_unavailable {
+                plan += &format!("; at worst {}", pool(id));
+            }
+            (balancer.name.clone(), plan)
+        };
+        self.model.zones.iter().flat_map(|zone| zone.load_balancers.iter().map(plan)).collect()
+    }
+
     fn tell_what_to_type(&self) {
         for endpoint in &self.endpoints {
-            println!("endpoint {}/{} listens on {}", endpoint.pool, endpoint.name, endpoint.address);
+            say(format_args!("endpoint {}/{} listens on {}", endpoint.pool, endpoint.name, endpoint.address));
         }
         match self.dig() {
-            Some(dig) => println!("ask:  {dig}\nstop: Ctrl-C; on a terminal keys kill and revive endpoints"),
-            None => println!("start the server beside it:  hale serve zones\nstop: Ctrl-C"),
+            Some(dig) => {
+                for (name, plan) in self.plans() {
+                    say(format_args!("{name} answers from pool {plan}"));
+                }
+                say(format_args!("ask:  {dig}\nstop: Ctrl-C; on a terminal keys kill and revive endpoints"));
+            }
+            None => say("start the server beside it:  hale serve zones\nstop: Ctrl-C"),
         }
     }
 }

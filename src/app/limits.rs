@@ -5,31 +5,60 @@ use tracing::warn;
 
 use crate::serve;
 
-/// Kept for sockets, files and the log.
-const RESERVE: u64 = 128;
+/// Kept for listening sockets, files and the log.
+const RESERVE: u64 = 64;
 
 /// So many probes run at once unless the limit on open files is lower.
 const DEFAULT_MAX_PROBES: u64 = 10_000;
 
-/// Raises the soft limit on open files to the hard one. Returns how many
-/// probes may run at once: `wanted`, as far as clients of DNS keep their part.
-pub fn raise_open_files(wanted: Option<u32>, limits: &serve::Limits) -> usize {
+/// Raises the soft limit on open files to the hard one and shares it out.
+/// Returns how many probes may run at once: `wanted`, as far as clients of DNS
+/// keep their part; with few files to share theirs becomes a quarter.
+pub fn raise_open_files(wanted: Option<u32>, limits: &mut serve::Limits) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     let open_files = match setrlimit(Resource::Nofile, raised) {
         Ok(()) => limit.maximum,
         Err(_) => limit.current,
     };
-    let kept = RESERVE + limits.tcp_connections as u64;
-    let room = open_files.map_or(u64::MAX, |all| all.saturating_sub(kept)).max(1);
     let wanted = wanted.map_or(DEFAULT_MAX_PROBES, u64::from);
-    if wanted > room {
+    let Some(open_files) = open_files else { return wanted as usize };
+    let (connections, probes) = share_out(open_files, limits.tcp_connections as u64, wanted);
+    if probes < wanted {
         warn!(
             open_files,
-            max_probes = room,
-            "the limit on open files lets {room} probes run at once instead of {wanted}; \
+            max_probes = probes,
+            tcp_connections = connections,
+            "the limit on open files lets {probes} probes run at once instead of {wanted}; \
              raise it with `ulimit -n` or LimitNOFILE="
         );
     }
-    wanted.min(room) as usize
+    limits.tcp_connections = connections as usize;
+    probes as usize
+}
+
+/// TCP connections and probes that so many open files allow.
+fn share_out(open_files: u64, connections: u64, probes: u64) -> (u64, u64) {
+    let room = open_files.saturating_sub(RESERVE).max(2);
+    let connections = connections.min((room / 4).max(1));
+    (connections, probes.min(room - connections))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_open_files_are_shared_by_clients_and_probes() {
+        for (open_files, shares) in [
+            (1_048_576, (1000, 10_000)),
+            (8192, (1000, 7128)),
+            (1024, (240, 720)),
+            (512, (112, 336)),
+            (64, (1, 1)),
+            (0, (1, 1)),
+        ] {
+            assert_eq!(share_out(open_files, 1000, 10_000), shares, "{open_files}");
+        }
+    }
 }

@@ -18,10 +18,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 use tracing::{error, info, warn};
 
 use super::Control;
+use crate::authority::Prepared;
 use crate::config::{self, Loaded, Report, Settings};
 use crate::model::{Model, Name};
 use crate::os;
@@ -32,6 +33,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// After so many looks a change is read though it hasn't come to rest: a file
 /// that is written all the time must not hold up all others.
 const RESTLESS: u32 = 6;
+
+/// A load that takes longer is told of.
+const SLOW_LOAD: Duration = Duration::from_secs(10);
+
+/// So many problems of a refused configuration are logged; `check` shows all.
+const PROBLEMS_LOGGED: usize = 20;
 
 /// Paths to read, what their files looked like before that, and SIGHUP.
 #[derive(Debug)]
@@ -78,7 +85,7 @@ enum Reloaded {
     /// The files say what they said before.
     Unchanged,
     /// This is new.
-    Changed { model: Arc<Model>, settings_changed: bool },
+    Changed { prepared: Prepared, settings_changed: bool },
 }
 
 /// Why the last good configuration stays.
@@ -97,7 +104,14 @@ enum ReloadError {
 impl fmt::Display for ReloadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ReloadError::Config(report) => write!(f, "{}", report.text(false)),
+            ReloadError::Config(report) => {
+                let (shown, rest) = report.problems.split_at(report.problems.len().min(PROBLEMS_LOGGED));
+                write!(f, "{}", Report { problems: shown.to_vec() }.text(false))?;
+                match rest.len() {
+                    0 => Ok(()),
+                    more => write!(f, "… and {more} more; `hale check` shows all"),
+                }
+            }
             ReloadError::Guard { gone, of } => write!(
                 f,
                 "{gone} of {of} names would be gone, more than half; if that is meant, \
@@ -118,13 +132,11 @@ impl Attempt {
     fn tell(self, control: &Control) {
         match self.0 {
             Ok(Reloaded::Unchanged) => info!("configuration read again: nothing has changed"),
-            Ok(Reloaded::Changed { model, settings_changed }) => {
+            Ok(Reloaded::Changed { prepared, settings_changed }) => {
                 if settings_changed {
                     warn!("`server:` has changed; that part takes effect with the next start");
                 }
-                let (zones, pools) = (model.zones.len(), model.pools.len());
-                control.apply(model);
-                info!(zones, pools, "configuration reloaded");
+                control.apply(prepared);
             }
             Err(error) => error!("configuration not reloaded, the last good one stays in force:\n{error}"),
         }
@@ -185,30 +197,52 @@ impl Reloader {
     async fn read_files(&mut self, seen: u64) -> Attempt {
         (self.read, self.pending, self.unrest) = (seen, None, 0);
         let (load, paths) = (self.load, self.paths.clone());
-        let reading = tokio::task::spawn_blocking(move || {
-            let loaded = load(&paths);
+        let (settings, model) = (self.settings.clone(), Arc::clone(&self.model));
+        let mut weighing = tokio::task::spawn_blocking(move || {
+            let weighed = weigh(load(&paths), settings, model);
             os::give_back_memory();
-            loaded
+            weighed
         });
-        let loaded = match reading.await {
-            Ok(Ok(loaded)) => loaded,
-            Ok(Err(report)) => return Attempt(Err(ReloadError::Config(report))),
-            Err(_) => return Attempt(Err(ReloadError::Defect)),
+        let weighed = match timeout(SLOW_LOAD, &mut weighing).await {
+            Ok(weighed) => weighed,
+            Err(_) => {
+                warn!("reading the configuration takes long; until it is done no other change is looked at");
+                weighing.await
+            }
         };
-        self.settings.reload_guard = loaded.settings.reload_guard; // works at once
-        let settings_changed = loaded.settings != self.settings;
-        if loaded.model == self.model && !settings_changed {
-            return Attempt(Ok(Reloaded::Unchanged));
+        let Ok((settings, reloaded)) = weighed else { return Attempt(Err(ReloadError::Defect)) };
+        self.settings = settings;
+        if let Ok(Reloaded::Changed { prepared, .. }) = &reloaded {
+            self.model = Arc::clone(prepared.model());
         }
-        if loaded.settings.reload_guard
-            && let Err(error) = guard(&self.model, &loaded.model)
-        {
-            return Attempt(Err(error));
-        }
-        self.settings = loaded.settings;
-        self.model = loaded.model;
-        Attempt(Ok(Reloaded::Changed { model: Arc::clone(&self.model), settings_changed }))
+        Attempt(reloaded)
     }
+}
+
+/// What to make of a configuration that was read, when `settings` and `model`
+/// are in force; and the settings from then on. All that takes long with large
+/// zones is done here.
+fn weigh(
+    loaded: Result<Loaded, Report>,
+    mut settings: Settings,
+    model: Arc<Model>,
+) -> (Settings, Result<Reloaded, ReloadError>) {
+    let loaded = match loaded {
+        Ok(loaded) => loaded,
+        Err(report) => return (settings, Err(ReloadError::Config(report))),
+    };
+    settings.reload_guard = loaded.settings.reload_guard; // works at once
+    let settings_changed = loaded.settings != settings;
+    if loaded.model == model && !settings_changed {
+        return (settings, Ok(Reloaded::Unchanged));
+    }
+    if settings.reload_guard
+        && let Err(error) = guard(&model, &loaded.model)
+    {
+        return (settings, Err(error));
+    }
+    let prepared = Prepared::new(loaded.model);
+    (loaded.settings, Ok(Reloaded::Changed { prepared, settings_changed }))
 }
 
 /// Refuses a configuration that would remove more than half of the names.

@@ -20,6 +20,28 @@ pub struct Snapshot {
     pub balancers: Box<[Arc<Balancer>]>,
 }
 
+/// A configuration with its names laid out. That is the part of compiling that
+/// grows with the zones and knows nothing of health: it is done where time does
+/// not matter, before the configuration is put in force.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    model: Arc<Model>,
+    names: Arc<Names>,
+}
+
+impl Prepared {
+    /// Lays out the names of `model`.
+    pub fn new(model: Arc<Model>) -> Prepared {
+        let names = Arc::new(Names::compile(&model));
+        Prepared { model, names }
+    }
+
+    /// What was prepared.
+    pub fn model(&self) -> &Arc<Model> {
+        &self.model
+    }
+}
+
 /// A load balancer, ready to answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Balancer {
@@ -77,8 +99,10 @@ pub struct Compiler {
     offers: Vec<PoolOffer>,
     balancers: Vec<Arc<Balancer>>,
     statuses: Vec<BalancerStatus>,
-    /// Each load balancer's zone and place in it.
+    /// Each load balancer's zone and place in it; those of a zone stand together.
     places: Vec<(usize, usize)>,
+    /// Where each zone's load balancers begin, and where the last ones end.
+    zone_starts: Vec<usize>,
     /// The load balancers that use each pool.
     users: Vec<Vec<usize>>,
 }
@@ -95,15 +119,18 @@ pub struct Recompiled {
 }
 
 impl Compiler {
-    /// Compiles `model` at the verdicts of `table`, which has adopted it.
-    pub fn new(model: Arc<Model>, table: &Table) -> Compiler {
+    /// Compiles what was prepared at the verdicts of `table`, which has adopted it.
+    pub fn new(prepared: Prepared, table: &Table) -> Compiler {
+        let Prepared { model, names } = prepared;
         let ids = || (0..model.pools.len() as u32).map(PoolId);
         let pools: Vec<PoolHealth> = ids().map(|id| table.pool(&model, id)).collect();
         let offers: Vec<PoolOffer> =
             ids().map(|id| offer(model.pool(id), pools[id.0 as usize], table.verdicts(id))).collect();
         let mut users = vec![Vec::new(); model.pools.len()];
         let mut places = Vec::new();
+        let mut zone_starts = Vec::with_capacity(model.zones.len() + 1);
         for (zone, contents) in model.zones.iter().enumerate() {
+            zone_starts.push(places.len());
             for (place, balancer) in contents.load_balancers.iter().enumerate() {
                 for pool in used_pools(balancer) {
                     users[pool.0 as usize].push(places.len());
@@ -111,14 +138,14 @@ impl Compiler {
                 places.push((zone, place));
             }
         }
+        zone_starts.push(places.len());
         let (balancers, statuses) = (model.zones.iter().flat_map(|zone| &zone.load_balancers))
             .map(|balancer| {
                 let (compiled, status) = compile_balancer(balancer, &offers);
                 (Arc::new(compiled), status)
             })
             .unzip();
-        let names = Arc::new(Names::compile(&model));
-        Compiler { model, names, pools, offers, balancers, statuses, places, users }
+        Compiler { model, names, pools, offers, balancers, statuses, places, zone_starts, users }
     }
 
     /// Takes in that some endpoint's verdict in `pool` changed.
@@ -181,17 +208,17 @@ impl Compiler {
     /// Whether all answers of a zone are those that `other` gave for it.
     pub fn answers_alike(&self, zone: usize, other: &Compiler, its_zone: usize) -> bool {
         let (here, there) = (&self.model.zones[zone], &other.model.zones[its_zone]);
-        let balancers = |compiler: &Compiler, zone| -> Vec<Arc<Balancer>> {
-            let of_zone = compiler.places.iter().zip(&compiler.balancers).filter(|((z, _), _)| *z == zone);
-            of_zone.map(|(_, balancer)| Arc::clone(balancer)).collect()
-        };
         let names = |zone: &Zone| -> Vec<_> {
             zone.load_balancers.iter().map(|balancer| (balancer.name.clone(), balancer.enabled)).collect()
         };
         here.soa == there.soa
             && here.records == there.records
             && names(here) == names(there)
-            && balancers(self, zone) == balancers(other, its_zone)
+            && self.balancers_of(zone) == other.balancers_of(its_zone)
+    }
+
+    fn balancers_of(&self, zone: usize) -> &[Arc<Balancer>] {
+        &self.balancers[self.zone_starts[zone]..self.zone_starts[zone + 1]]
     }
 
     fn load_balancer(&self, number: usize) -> &LoadBalancer {

@@ -6,7 +6,7 @@
 //! downwards, so that the hashes of all its ancestors come for free: a miss
 //! finds the closest encloser (RFC 4592 §3.3.1) without hashing again.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::model::{Model, Name, RecordSet};
 
@@ -332,12 +332,14 @@ impl Names {
     pub fn compile(model: &Model) -> Names {
         let mut names = Layout::default();
         let mut first_balancer = 0;
+        let apexes: HashSet<&[u8]> = model.zones.iter().map(|zone| zone.apex.wire()).collect();
         for (zone, number) in model.zones.iter().zip(0..) {
-            let nested: Vec<&Name> = (model.zones.iter().map(|other| &other.apex))
-                .filter(|apex| **apex != zone.apex && apex.is_within(&zone.apex))
-                .collect();
-            // what a zone of our own below holds is its business
-            let ours = |name: &Name| !nested.iter().any(|apex| name.is_within(apex));
+            // what a zone of our own below holds is its business: of all apexes
+            // at or above a name, this zone's must be the nearest
+            let ours = |name: &Name| {
+                let nearest = name.suffixes().find(|suffix| apexes.contains(suffix));
+                nearest == Some(zone.apex.wire())
+            };
             let mut sites: BTreeMap<Name, Site> = BTreeMap::new();
             sites.entry(zone.apex.clone()).or_default();
             for set in zone.records.iter().filter(|set| ours(&set.owner)) {

@@ -11,6 +11,9 @@ use crate::moment::Moment;
 /// The longest time over which a first round is spread.
 const FIRST_ROUND: Duration = Duration::from_secs(2);
 
+/// A first round is no denser than one probe in this time, as far as that goes.
+const FIRST_GAP: Duration = Duration::from_millis(1);
+
 /// The beats of one target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rhythm {
@@ -32,10 +35,11 @@ impl Rhythm {
         Rhythm { interval, hash }
     }
 
-    /// When a target that appeared at `now` is probed first: within the
-    /// interval, and within two seconds.
-    pub fn first(&self, now: Moment) -> Moment {
-        now + share(self.interval.min(FIRST_ROUND), scramble(self.hash))
+    /// When a target that appeared at `now`, one of `count` new ones, is probed
+    /// first: a few at once, many spread over the interval or two seconds.
+    pub fn first(&self, now: Moment, count: usize) -> Moment {
+        let round = FIRST_GAP.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
+        now + share(self.interval.min(FIRST_ROUND).min(round), scramble(self.hash))
     }
 
     /// The first beat later than `now`.
@@ -106,10 +110,12 @@ mod tests {
     }
 
     #[test]
-    fn the_first_round_takes_no_longer_than_two_seconds_or_the_interval() {
-        for (interval, longest) in [(30, 2000), (1, 1000)] {
+    fn the_first_round_is_quick_for_a_few_and_spread_for_many() {
+        for (count, interval, longest) in [(100_000, 30, 2000), (100_000, 1, 1000), (100, 30, 100)] {
             let rounds: Vec<_> = (0..1000)
-                .map(|seed| Rhythm::new(Duration::from_secs(interval), scramble(seed)).first(Moment::ZERO))
+                .map(|seed| {
+                    Rhythm::new(Duration::from_secs(interval), scramble(seed)).first(Moment::ZERO, count)
+                })
                 .collect();
             let latest = rounds.iter().max().unwrap().elapsed().as_millis();
             assert!(latest < longest && latest > longest * 9 / 10, "{latest}");

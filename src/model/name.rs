@@ -118,6 +118,17 @@ impl Name {
         })
     }
 
+    /// The name itself and all its ancestors up to the root, in wire form.
+    pub fn suffixes(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = Some(&self.0[..]);
+        std::iter::from_fn(move || {
+            let suffix = rest?;
+            let length = usize::from(suffix[0]);
+            rest = (length > 0).then(|| &suffix[1 + length..]);
+            Some(suffix)
+        })
+    }
+
     /// The name without its leftmost label; none for the root.
     pub fn parent(&self) -> Option<Name> {
         let length = usize::from(self.0[0]);

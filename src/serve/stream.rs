@@ -95,6 +95,10 @@ impl Shared {
     }
 }
 
+/// Octets the kernel may keep each way of one connection (it doubles what it is
+/// told). Left to itself it would keep megabytes for a client that doesn't read.
+const KERNEL_BUFFER: usize = 64 << 10;
+
 /// Opens a listening socket that shares its address with nobody.
 pub(super) fn open(address: SocketAddr, listen: bool) -> io::Result<StdListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
@@ -104,7 +108,10 @@ pub(super) fn open(address: SocketAddr, listen: bool) -> io::Result<StdListener>
     socket.set_reuse_address(true)?; // connections of an earlier run may linger in TIME_WAIT
     socket.bind(&address.into())?;
     if listen {
-        socket.set_tcp_nodelay(true)?; // inherited; every write is complete
+        // all of these are inherited by the connections
+        socket.set_tcp_nodelay(true)?; // every write is complete
+        socket.set_send_buffer_size(KERNEL_BUFFER)?;
+        socket.set_recv_buffer_size(KERNEL_BUFFER)?;
         socket.set_nonblocking(true)?;
         socket.listen(1024)?;
     }

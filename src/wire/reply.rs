@@ -98,14 +98,14 @@ impl<'a> Reply<'a> {
         self.set_in(Section::Authority, owner, servers)
     }
 
-    /// Adds glue owned by the name at `owner`; where it doesn't fit TC is set,
-    /// and the referral stays (RFC 9471 §3).
-    pub fn glue(&mut self, owner: usize, set: Rrset) {
+    /// Adds glue owned by the name at `owner`; where it is needed and doesn't
+    /// fit TC is set, and the referral stays (RFC 9471 §3).
+    pub fn glue(&mut self, owner: usize, set: Rrset, needed: bool) {
         if self.out[2] & 0x02 != 0 {
             return;
         }
         if self.at + set.records.len() > self.limit {
-            self.out[2] |= 0x02;
+            self.out[2] |= if needed { 0x02 } else { 0 };
         } else {
             self.set_in(Section::Additional, owner, set);
         }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
-use haledns::authority::Snapshot;
+use haledns::authority::{Prepared, Snapshot};
 use haledns::config;
 use haledns::engine::{Engine, Event};
 use haledns::moment::Moment;
@@ -35,6 +35,10 @@ zones:
       child: { type: CNAME, value: x.sub }
       sub: { type: NS, values: [ns1.sub, ns2.example.net.] }
       ns1.sub: [ { type: A, value: 192.0.2.54 }, { type: AAAA, value: "2001:db8::54" } ]
+      one: { type: NS, value: ns.two }
+      two: { type: NS, value: ns.one }
+      ns.one: { type: A, value: 192.0.2.61 }
+      ns.two: { type: A, value: 192.0.2.62 }
       MiXed: { type: A, value: 192.0.2.40 }
       big: { type: A, ttl: 30, values: [BIG] }
       wide: { type: NS, values: [WIDE] }
@@ -69,8 +73,31 @@ fn snapshot_of(text: &str) -> Snapshot {
     let loaded = config::load_texts(vec![(PathBuf::from("zones.yaml"), text.as_bytes().to_vec())]);
     let loaded = loaded.unwrap_or_else(|report| panic!("{}", report.text(false)));
     let mut engine = Engine::new(1, 1_700_000_000);
-    engine.handle(Event::Reload(loaded.model), Moment::ZERO);
+    engine.handle(Event::Reload(Prepared::new(loaded.model)), Moment::ZERO);
     engine.snapshot()
+}
+
+#[test]
+fn a_zone_that_comes_back_goes_on_with_its_serial() {
+    let zone = |name: &str| {
+        format!(
+            "  {name}:\n    soa: {{ serial: 100 }}\n    records: {{ '': {{ type: NS, value: ns.example.net. }} }}\n"
+        )
+    };
+    let both = format!("zones:\n{}{}", zone("a.test"), zone("b.test"));
+    let edited = both.replacen("ns.example.net.", "ns2.example.net.", 1);
+    let gone = format!("zones:\n{}", zone("b.test"));
+    let mut engine = Engine::new(1, 1_700_000_000);
+    let mut serial = |text: &str| {
+        let loaded =
+            config::load_texts(vec![(PathBuf::from("zones.yaml"), text.as_bytes().to_vec())]).unwrap();
+        engine.handle(Event::Reload(Prepared::new(loaded.model)), Moment::ZERO);
+        engine.snapshot().serials[0]
+    };
+    assert_eq!(serial(&both), 100);
+    assert_eq!(serial(&edited), 1_700_000_000);
+    assert_eq!(serial(&gone), 100, "that of b.test");
+    assert!(serial(&both) > 1_700_000_000, "secondaries of a.test would not look at 100 again");
 }
 
 /// The reply's octets; empty: silence.
@@ -246,6 +273,13 @@ fn below_a_zone_cut_clients_are_referred_with_glue() {
     }
     // DS belongs to the parent's side of the cut (RFC 4035 §3.1.4.1)
     assert_negative(&ask("sub.example.com", RecordType::DS), ResponseCode::NoError, 30);
+}
+
+#[test]
+fn zones_that_name_each_others_servers_can_be_reached() {
+    let reply = ask("www.one.example.com", RecordType::A);
+    assert_eq!(lines(&reply.authorities), ["one.example.com. 3600 NS ns.two.example.com."]);
+    assert_eq!(lines(&reply.additionals), ["ns.two.example.com. 3600 A 192.0.2.62"]);
 }
 
 #[test]

@@ -22,13 +22,26 @@ pub struct Answer {
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.records[..], self.soa_ttl) {
-            ([], Some(ttl)) => write!(f, "{} and no address, only the SOA (TTL {ttl})", self.rcode),
-            ([], None) => write!(f, "{}", self.rcode),
+            ([], Some(ttl)) => {
+                write!(f, "{} and no address, only the SOA (TTL {ttl})", as_dig_says(self.rcode))
+            }
+            ([], None) => f.write_str(&as_dig_says(self.rcode)),
             (records, _) => {
                 let data: Vec<_> = records.iter().map(|(_, data)| &**data).collect();
                 write!(f, "{} (TTL {})", data.join("  "), records[0].0)
             }
         }
+    }
+}
+
+/// An RCODE by its mnemonic.
+fn as_dig_says(rcode: ResponseCode) -> String {
+    match rcode {
+        ResponseCode::NoError => "NOERROR".to_owned(),
+        ResponseCode::NXDomain => "NXDOMAIN".to_owned(),
+        ResponseCode::ServFail => "SERVFAIL".to_owned(),
+        ResponseCode::Refused => "REFUSED".to_owned(),
+        other => other.to_string(),
     }
 }
 

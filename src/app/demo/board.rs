@@ -1,17 +1,15 @@
 //! The board on a terminal: endpoints, answers, what happened; keys act.
 
 use std::collections::VecDeque;
-use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers};
-use crossterm::{cursor, execute, terminal};
+use crossterm::{cursor, execute, queue, terminal};
 use hickory_proto::rr::{Name, RecordType};
 use tokio::sync::mpsc;
 
 use super::{Answer, DemoError, Stage, ask};
-use crate::telemetry;
 
 /// The board is drawn so often, and after every key.
 const DRAW_EVERY: Duration = Duration::from_millis(250);
@@ -26,15 +24,13 @@ pub async fn show(stage: &mut Stage) -> Result<(), DemoError> {
     let mut headlines = VecDeque::new();
     let begun = Instant::now();
     loop {
-        while let Ok(change) = stage.headlines.try_recv() {
-            let at = begun.elapsed().as_secs_f64();
-            headlines.push_back(format!("{at:7.1} s  {}", telemetry::headline(&change)));
-        }
+        let at = begun.elapsed().as_secs_f64();
+        headlines.extend(stage.hear().into_iter().map(|headline| format!("{at:7.1} s  {headline}")));
         while headlines.len() > HEADLINES {
             headlines.pop_front();
         }
         let answers = answers(stage).await;
-        draw(&board(stage, &answers, &headlines)).map_err(DemoError::Terminal)?;
+        draw(&board(stage, &answers), &headlines).map_err(DemoError::Terminal)?;
         let key = tokio::select! {
             key = keys.recv() => key,
             _ = tokio::time::sleep(DRAW_EVERY) => continue,
@@ -63,45 +59,49 @@ async fn answers(stage: &Stage) -> Vec<(Name, Option<Answer>)> {
     answers
 }
 
-/// The board as text.
-fn board(stage: &Stage, answers: &[(Name, Option<Answer>)], headlines: &VecDeque<String>) -> String {
-    let mut text = String::new();
-    let line =
-        |text: &mut String, args: std::fmt::Arguments| writeln!(text, "{args}").expect("a String takes all");
-    match stage.dig() {
-        Some(dig) => line(&mut text, format_args!("hale demo      ask in another terminal:  {dig}\n")),
-        None => line(&mut text, format_args!("hale demo      endpoints only, beside:  hale serve zones\n")),
-    }
-    line(&mut text, format_args!("  key  endpoint       address             listener"));
+/// The board as text, without what happened.
+fn board(stage: &Stage, answers: &[(Name, Option<Answer>)]) -> Vec<String> {
+    let mut lines = match stage.dig() {
+        Some(dig) => vec![format!("hale demo      ask in another terminal:  {dig}"), String::new()],
+        None => vec!["hale demo      endpoints only, beside:  hale serve zones".to_owned(), String::new()],
+    };
+    let served = stage.server.is_some();
+    let heading = if served { "seen by Hale" } else { "" };
+    lines.push(format!("  key  endpoint       address             listener  {heading}"));
     for (endpoint, key) in stage.endpoints.iter().zip(1..) {
         let name = format!("{}/{}", endpoint.pool, endpoint.name);
         let state = if endpoint.is_up() { "up" } else { "down" };
-        line(&mut text, format_args!("   {key}   {name:<14} {:<19} {state}", endpoint.address.to_string()));
+        let health = if served { stage.health(endpoint) } else { "" };
+        lines.push(format!("   {key}   {name:<14} {:<19} {state:<9} {health}", endpoint.address.to_string()));
     }
-    if stage.server.is_some() {
+    if served {
         let state = if stage.fallback { "enabled" } else { "disabled" };
-        line(&mut text, format_args!("   f   fallback pool sorry: {state}"));
+        lines.push(format!("   f   fallback pool sorry: {state}"));
     }
-    line(&mut text, format_args!("   q   quit\n"));
-    for (name, answer) in answers {
+    lines.extend(["   q   quit".to_owned(), String::new()]);
+    for ((name, answer), (_, plan)) in answers.iter().zip(stage.plans()) {
         let answer = answer.as_ref().map_or("no answer".to_owned(), Answer::to_string);
-        line(&mut text, format_args!("  {name} A  {answer}"));
+        lines.extend([format!("  {name} A  {answer}"), format!("      pool {plan}"), String::new()]);
     }
-    line(&mut text, format_args!(""));
-    for headline in headlines {
-        line(&mut text, format_args!("{headline}"));
-    }
-    text
+    lines
 }
 
-fn draw(text: &str) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
-    execute!(out, cursor::MoveTo(0, 0))?;
-    for line in text.lines() {
-        execute!(out, terminal::Clear(terminal::ClearType::CurrentLine))?;
-        write!(out, "{line}\r\n")?;
+/// Draws the board and, as far as there is room, the latest of what happened.
+fn draw(board: &[String], headlines: &VecDeque<String>) -> std::io::Result<()> {
+    let (columns, rows) = terminal::size().unwrap_or((80, 24));
+    let room = usize::from(rows).saturating_sub(board.len() + 1).min(headlines.len());
+    let latest = headlines.iter().skip(headlines.len() - room);
+    let mut text = Vec::new();
+    queue!(text, cursor::MoveTo(0, 0))?;
+    for line in board.iter().chain(latest).take(usize::from(rows).saturating_sub(1)) {
+        let line: String = line.chars().take(usize::from(columns).saturating_sub(1)).collect();
+        write!(text, "{line}")?;
+        queue!(text, terminal::Clear(terminal::ClearType::UntilNewLine))?;
+        write!(text, "\r\n")?;
     }
-    execute!(out, terminal::Clear(terminal::ClearType::FromCursorDown))?;
+    queue!(text, terminal::Clear(terminal::ClearType::FromCursorDown))?;
+    let mut out = std::io::stdout().lock();
+    out.write_all(&text)?;
     out.flush()
 }
 

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -15,8 +16,8 @@ use crate::model::{Check, Model};
 
 /// One endpoint and, while it lives, its server.
 pub struct Endpoint {
-    pub pool: String,
-    pub name: String,
+    pub pool: Arc<str>,
+    pub name: Arc<str>,
     pub address: SocketAddr,
     server: Option<JoinHandle<()>>,
 }
@@ -31,7 +32,7 @@ impl Endpoint {
     pub async fn revive(&mut self) -> std::io::Result<()> {
         if self.server.is_none() {
             let listener = TcpListener::bind(self.address).await?;
-            self.server = Some(tokio::spawn(answer_requests(listener, self.name.clone())));
+            self.server = Some(tokio::spawn(answer_requests(listener, Arc::clone(&self.name))));
         }
         Ok(())
     }
@@ -55,7 +56,7 @@ impl Drop for Endpoint {
 
 /// The endpoints of a model, down; each at the port its monitor probes, and
 /// those without a monitor at the first such port.
-pub fn of(model: &Model) -> Vec<Endpoint> {
+fn of(model: &Model) -> Vec<Endpoint> {
     let port_of = |check: &Check| match check {
         Check::Tcp { port } => *port,
         Check::Http(http) => http.port,
@@ -65,8 +66,8 @@ pub fn of(model: &Model) -> Vec<Endpoint> {
         let monitor = pool.monitors.first().map(|id| model.monitor(*id));
         let port = monitor.and_then(|monitor| port_of(&monitor.check)).unwrap_or(common);
         pool.endpoints.iter().map(move |endpoint| Endpoint {
-            pool: pool.name.to_string(),
-            name: endpoint.name.to_string(),
+            pool: Arc::clone(&pool.name),
+            name: Arc::clone(&endpoint.name),
             address: SocketAddr::new(endpoint.address, endpoint.port.unwrap_or(port)),
             server: None,
         })
@@ -74,8 +75,17 @@ pub fn of(model: &Model) -> Vec<Endpoint> {
     all.collect()
 }
 
+/// The endpoints of a model, up; or the address that can't be had.
+pub async fn raise(model: &Model) -> Result<Vec<Endpoint>, (SocketAddr, std::io::Error)> {
+    let mut endpoints = of(model);
+    for endpoint in &mut endpoints {
+        endpoint.revive().await.map_err(|error| (endpoint.address, error))?;
+    }
+    Ok(endpoints)
+}
+
 /// Answers every request with the endpoint's name.
-async fn answer_requests(listener: TcpListener, name: String) {
+async fn answer_requests(listener: TcpListener, name: Arc<str>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {

@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::{Name, RecordType};
 
-use super::{Answer, DemoError, Stage, ask};
-use crate::telemetry;
+use super::{Answer, DemoError, Stage, ask, say};
 
 /// One step: what happens, and what the answer must become.
 struct Step {
@@ -115,10 +114,10 @@ pub async fn play(stage: &mut Stage) -> Result<(), DemoError> {
     let name = Name::from_ascii("www.gslb.example.com.").expect("a name");
     let longest = longest_change(stage);
     if let Some(dig) = stage.dig() {
-        println!("{dig}\n");
+        say(format_args!("{dig}\n"));
     }
     for (step, number) in STORY.iter().zip(1..) {
-        println!("{number}/{}  {}", STORY.len(), step.tells);
+        say(format_args!("{number}/{}  {}", STORY.len(), step.tells));
         let begun = Instant::now();
         for act in step.acts {
             perform(stage, *act).await?;
@@ -131,13 +130,13 @@ pub async fn play(stage: &mut Stage) -> Result<(), DemoError> {
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        while let Ok(change) = stage.headlines.try_recv() {
-            println!("     {}", telemetry::headline(&change));
+        for headline in stage.hear() {
+            say(format_args!("     {headline}"));
         }
         match answer {
             Some(answer) if step.expects.met_by(&answer) => {
                 let after = begun.elapsed().as_secs_f64();
-                println!("     {name} {} → {answer}   after {after:.1} s\n", step.rtype);
+                say(format_args!("     {name} {} → {answer}   after {after:.1} s\n", step.rtype));
             }
             other => {
                 return Err(DemoError::Tour {
@@ -149,19 +148,19 @@ pub async fn play(stage: &mut Stage) -> Result<(), DemoError> {
             }
         }
     }
-    println!("tour complete: {} of {} steps answered as told", STORY.len(), STORY.len());
+    say(format_args!("tour complete: {} of {} steps answered as told", STORY.len(), STORY.len()));
     Ok(())
 }
 
 async fn perform(stage: &mut Stage, act: Act) -> Result<(), DemoError> {
     match act {
         Act::Kill(name) => {
-            for endpoint in stage.endpoints.iter_mut().filter(|endpoint| endpoint.name == name) {
+            for endpoint in stage.endpoints.iter_mut().filter(|endpoint| *endpoint.name == *name) {
                 endpoint.kill().await;
             }
         }
         Act::Revive(name) => {
-            for endpoint in stage.endpoints.iter_mut().filter(|endpoint| endpoint.name == name) {
+            for endpoint in stage.endpoints.iter_mut().filter(|endpoint| *endpoint.name == *name) {
                 let revived = endpoint.revive().await;
                 revived.map_err(|error| DemoError::Endpoint { address: endpoint.address, error })?;
             }

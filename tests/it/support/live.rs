@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use haledns::app::{self, Running};
+use haledns::authority::Prepared;
 use haledns::model::Model;
 
 use super::ask;
@@ -34,7 +35,7 @@ pub async fn run(scenario: &Scenario) -> Result<(), String> {
             config = next;
             model = load(&config, endpoints.port)?.model;
             endpoints.bring_about(&model).await?;
-            server.control().apply(Arc::clone(&model));
+            server.control().apply(Prepared::new(Arc::clone(&model)));
         } else {
             endpoints.bring_about(&model).await?;
         }

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use haledns::authority::Snapshot;
+use haledns::authority::{Prepared, Snapshot};
 use haledns::engine::{Change, Effect, Engine, Event};
 use haledns::health::{Outcome, ProbeResult, ProbeTask, Reason, TargetId, Verdict, scramble};
 use haledns::model::{
@@ -26,6 +26,8 @@ use super::scenario::{Attempt, Behaviour, Network, Word};
 
 /// Changes are gathered so long before they are published.
 const GATHER: Duration = Duration::from_millis(20);
+/// A reload is held back at most so long while new targets are probed.
+const HOLD: Duration = Duration::from_millis(500);
 /// What a quick reply takes.
 const QUICK: Duration = Duration::from_millis(10);
 
@@ -65,7 +67,7 @@ impl World {
             told: Vec::new(),
             probes: BTreeMap::new(),
         };
-        world.engine.handle(Event::Reload(model), Moment::ZERO);
+        world.engine.handle(Event::Reload(Prepared::new(model)), Moment::ZERO);
         world
     }
 
@@ -88,7 +90,7 @@ impl World {
 
     /// Puts another configuration in force.
     pub fn reload(&mut self, model: Arc<Model>) -> Result<(), String> {
-        self.engine.handle(Event::Reload(model), self.now);
+        self.engine.handle(Event::Reload(Prepared::new(model)), self.now);
         self.carry_out()
     }
 
@@ -148,6 +150,7 @@ impl World {
             match effect {
                 Effect::Probe { target, task } => self.depart(target, &task)?,
                 Effect::Publish(snapshot) => self.published = snapshot,
+                Effect::Ready { .. } => {}
                 Effect::Tell(change) => self.told.push(in_words(&change)),
             }
         }
@@ -177,7 +180,8 @@ impl World {
         if !is_published {
             let since = *self.behind_since.get_or_insert(self.now);
             let behind = self.now.since(since);
-            return match behind > GATHER {
+            let longest = if self.engine.is_settled() { GATHER } else { HOLD };
+            return match behind > longest {
                 true => Err(format!("a change was not published for {behind:?}\n")),
                 false => Ok(()),
             };
