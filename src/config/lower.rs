@@ -246,7 +246,7 @@ impl Lower<'_> {
         for field in [&server.state_dir, &server.state_max_age] {
             if let Some(place) = field.place() {
                 let key = self.gather.key_of(place);
-                let help = "verdicts are not kept over a restart by this version";
+                let help = "what probes have found is not kept over a restart by this version";
                 self.gather.warn(Spot::Key(place), ProblemKind::NoEffect { key }, Some(help.into()), None);
             }
         }
