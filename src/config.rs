@@ -124,7 +124,12 @@ fn assemble(
             None => unread = true,
         }
     }
-    let shapes: Vec<_> = nodes.iter().map(|node| reader::shape(node, &gather)).collect();
+    let shapes: Vec<reader::Field<shape::File>> =
+        nodes.iter().map(|node| reader::shape(node, &gather)).collect();
+    unread |= shapes.iter().any(|shape| matches!(shape, reader::Field::Broken(_)));
+    if unread {
+        gather.set_partial();
+    }
     let (settings, model) = lower::lower(&shapes, &gather);
     // What couldn't be read may hold the zone.
     let zoneless = |shape: &reader::Field<shape::File>| {

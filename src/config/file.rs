@@ -388,7 +388,10 @@ fn unite(
             let mut entries: Vec<(String, Node)> = Vec::with_capacity(pairs.len());
             let mut seen: HashMap<String, Place> = HashMap::with_capacity(pairs.len());
             for ((key, value), (key_meaning, meaning)) in pairs.iter().zip(meanings) {
-                let Some(name) = key_text(key, &key_meaning, place, gather) else { continue };
+                let Some(name) = key_text(key, &key_meaning, place, gather) else {
+                    gather.tear(place);
+                    continue;
+                };
                 let step = Step::Key(name.as_str().into());
                 let node = unite(value, meaning, Some(place), step, Some(key.span), gather);
                 if let Some(first) = seen.get(&name) {

@@ -14,7 +14,8 @@ use super::problem::ProblemKind;
 /// Reads everything; what cannot be read is recorded.
 pub fn read_all(paths: &[PathBuf], limit: u64, gather: &Gather) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
-    for path in paths {
+    let mut given = BTreeSet::new();
+    for path in paths.iter().filter(|path| given.insert(true_path(path))) {
         match fs::metadata(path) {
             Err(error) => {
                 let help = "give the path of a YAML file, or of a directory with YAML files".to_owned();
@@ -35,7 +36,7 @@ pub fn read_all(paths: &[PathBuf], limit: u64, gather: &Gather) -> Vec<(PathBuf,
     let mut seen = BTreeSet::new();
     let mut files = Vec::new();
     for path in found {
-        if !seen.insert(fs::canonicalize(&path).unwrap_or_else(|_| path.clone())) {
+        if !seen.insert(true_path(&path)) {
             continue;
         }
         match fs::metadata(&path) {
@@ -55,6 +56,11 @@ pub fn read_all(paths: &[PathBuf], limit: u64, gather: &Gather) -> Vec<(PathBuf,
         }
     }
     files
+}
+
+/// The one path of a file, however it was reached.
+fn true_path(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// Whether all of the directory could be looked at.

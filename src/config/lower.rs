@@ -11,8 +11,10 @@ mod pools;
 mod records;
 mod zones;
 
-use std::collections::{BTreeMap, HashMap};
-use std::net::SocketAddr;
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -23,20 +25,26 @@ use super::place::{Gather, Place, Spot};
 use super::problem::ProblemKind;
 use super::reader::{Field, Named, Scalar, brief};
 use super::{LogFormat, Settings, shape, value, words};
-use crate::model::{Check, Model};
+use crate::model::{Check, Model, WhenUnavailable};
 
 /// How many probes at once are taken for granted when `max_probes` is absent.
 const USUAL_MAX_PROBES: u32 = 10_000;
 
+/// So many names are compared with all others to find what was meant; the
+/// work grows with the product.
+const MAX_GUESSES: u32 = 200;
+
 /// Makes the model of all files together; it counts only without problems.
 pub fn lower(files: &[Field<shape::File>], gather: &Gather) -> (Settings, Model) {
-    let lower = Lower { gather };
+    let torn = |file: &Field<shape::File>| file.place().is_some_and(|place| gather.is_torn(place));
+    let whole = !gather.is_partial() && !files.iter().any(torn);
+    let lower = Lower { gather, whole, guesses: Cell::new(0) };
     let given = || files.iter().filter_map(Field::get);
 
     let server = lower.one_server(given().map(|file| &file.server));
     let settings = server.map(|server| lower.settings(server)).unwrap_or_default();
-    let monitors = lower.collect("monitor", given().filter_map(|file| file.monitors.get()));
-    let pools = lower.collect("pool", given().filter_map(|file| file.pools.get()));
+    let monitors = lower.collect("monitor", given().map(|file| &file.monitors));
+    let pools = lower.collect("pool", given().map(|file| &file.pools));
     let model = Model { monitors: lower.monitors(&monitors), pools: Vec::new(), zones: Vec::new() };
     let model = Model { pools: lower.pools(&pools, &monitors, &model), ..model };
     let zones = lower.zones(given(), &pools);
@@ -46,13 +54,19 @@ pub fn lower(files: &[Field<shape::File>], gather: &Gather) -> (Settings, Model)
     } else {
         lower.probe_load(&model, None, &Field::Absent, &monitors);
     }
+    lower.unused(&model, &monitors, &pools);
     (settings, model)
 }
 
 /// Definitions of one sort in the order of their names, as the model has them.
 struct Definitions<'a, T> {
     sorted: Vec<(&'a str, &'a Field<T>)>,
-    ids: HashMap<&'a str, u32>,
+    /// Also by what was offered for a name that can't be one.
+    ids: HashMap<Cow<'a, str>, u32>,
+    /// Without names that can't be one.
+    names: Vec<&'a str>,
+    /// Nothing that couldn't be read may be another one.
+    complete: bool,
 }
 
 impl<'a, T> Definitions<'a, T> {
@@ -64,20 +78,36 @@ impl<'a, T> Definitions<'a, T> {
         self.sorted[self.id(name)? as usize].1.get()
     }
 
+    /// Those whose ids are not among `used`.
+    fn without(&self, used: &BTreeSet<u32>) -> impl Iterator<Item = (&'a str, Place)> {
+        let unused = self.sorted.iter().zip(0..).filter(|(_, id)| !used.contains(id));
+        unused.filter_map(|((name, field), _)| Some((*name, field.place()?)))
+    }
+
     fn names(&self) -> impl ExactSizeIterator<Item = &'a str> + Clone {
-        self.sorted.iter().map(|(name, _)| *name)
+        self.names.iter().copied()
     }
 }
 
 struct Lower<'a> {
     gather: &'a Gather,
+    /// All files were read, and all of their keys.
+    whole: bool,
+    /// How often it was asked what was meant.
+    guesses: Cell<u32>,
 }
 
 impl Lower<'_> {
     /// Gathers what several files define under their names.
-    fn collect<'f, T>(&self, what: &str, maps: impl Iterator<Item = &'f Named<T>>) -> Definitions<'f, T> {
+    fn collect<'f, T>(
+        &self,
+        what: &str,
+        maps: impl Iterator<Item = &'f Field<Named<T>>> + Clone,
+    ) -> Definitions<'f, T> {
+        let complete = self.whole && !maps.clone().any(|map| self.is_torn(map));
         let mut all: BTreeMap<&str, &Field<T>> = BTreeMap::new();
-        for (name, field) in maps.flat_map(|map| &map.0) {
+        let mut meant: BTreeMap<&str, String> = BTreeMap::new();
+        for (name, field) in maps.filter_map(Field::get).flat_map(|map| &map.0) {
             let place = field.place().expect("what a map holds has a place");
             let letters = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
             if name.is_empty() || !name.chars().all(letters) {
@@ -87,6 +117,7 @@ impl Lower<'_> {
                     ProblemKind::NotSimpleName { what: what.into(), name: brief(name) },
                     (!right.is_empty()).then(|| format!("write for example `{right}`")),
                 );
+                meant.insert(name, right);
             }
             match all.get(name.as_str()).and_then(|first| first.place()) {
                 None => {
@@ -100,8 +131,69 @@ impl Lower<'_> {
                 ),
             }
         }
-        let ids = all.keys().copied().zip(0..).collect();
-        Definitions { sorted: all.into_iter().collect(), ids }
+        let mut ids: HashMap<Cow<str>, u32> =
+            all.keys().zip(0..).map(|(name, id)| (Cow::Borrowed(*name), id)).collect();
+        let names = all.keys().copied().filter(|name| !meant.contains_key(name)).collect();
+        for (name, right) in meant {
+            let id = ids[name];
+            ids.entry(Cow::Owned(right)).or_insert(id);
+        }
+        Definitions { sorted: all.into_iter().collect(), ids, names, complete }
+    }
+
+    /// Whether something of a map couldn't be read.
+    fn is_torn<T>(&self, map: &Field<Named<T>>) -> bool {
+        matches!(map, Field::Broken(_)) || map.place().is_some_and(|place| self.gather.is_torn(place))
+    }
+
+    /// What to write for a reference to nothing.
+    fn define<T>(&self, name: &str, section: &str, known: &Definitions<'_, T>) -> String {
+        const MOST: usize = 8;
+        self.guesses.set(self.guesses.get().saturating_add(1));
+        if self.guesses.get() <= MAX_GUESSES
+            && let Some(near) = words::nearest(name, known.names())
+        {
+            return format!("did you mean `{near}`?");
+        }
+        if known.names.is_empty() {
+            return format!("define it under `{section}`");
+        }
+        let more = if known.names.len() > MOST { ", …" } else { "" };
+        let some: Vec<&str> = known.names().take(MOST).collect();
+        format!("define it under `{section}`, or use one of: {}{more}", some.join(", "))
+    }
+
+    /// Warns of what nothing refers to. With an error around, or without any
+    /// zone, it may be what's missing that should.
+    fn unused(
+        &self,
+        model: &Model,
+        monitors: &Definitions<'_, shape::Monitor>,
+        pools: &Definitions<'_, shape::Pool>,
+    ) {
+        if self.gather.has_errors() || model.zones.is_empty() {
+            return;
+        }
+        let used: BTreeSet<u32> =
+            model.pools.iter().flat_map(|pool| &pool.monitors).map(|monitor| monitor.0).collect();
+        for (name, place) in monitors.without(&used) {
+            let kind = ProblemKind::UnusedMonitor { name: name.into() };
+            let help = format!("write `monitor: {name}` in a pool, or take it away");
+            self.gather.warn(Spot::Key(place), kind, Some(help), None);
+        }
+        let balancers = || model.zones.iter().flat_map(|zone| &zone.load_balancers);
+        let fallbacks = balancers().filter_map(|balancer| match balancer.when_unavailable {
+            WhenUnavailable::FallbackPool(pool) => Some(pool),
+            WhenUnavailable::Nodata => None,
+        });
+        let listed = balancers().flat_map(|balancer| balancer.default_pools.iter().copied());
+        let used: BTreeSet<u32> = listed.chain(fallbacks).map(|pool| pool.0).collect();
+        for (name, place) in pools.without(&used) {
+            let kind = ProblemKind::UnusedPool { name: name.into() };
+            let help = "list it in the `default_pools` of a load balancer, name it as a `fallback_pool`, or take \
+                        it away";
+            self.gather.warn(Spot::Key(place), kind, Some(help.into()), None);
+        }
     }
 
     fn one_server<'f>(
@@ -154,7 +246,7 @@ impl Lower<'_> {
         for field in [&server.state_dir, &server.state_max_age] {
             if let Some(place) = field.place() {
                 let key = self.gather.key_of(place);
-                let help = "verdicts are not kept over a restart by this version";
+                let help = "what probes have found is not kept over a restart by this version";
                 self.gather.warn(Spot::Key(place), ProblemKind::NoEffect { key }, Some(help.into()), None);
             }
         }
@@ -190,10 +282,10 @@ impl Lower<'_> {
         for item in &list.0 {
             let Some((text, place)) = self.text(item) else { continue };
             let Ok(address) = text.parse::<SocketAddr>() else {
-                let help = match text.parse::<std::net::IpAddr>() {
-                    Ok(address @ std::net::IpAddr::V4(_)) => format!("write `{address}:53`"),
-                    Ok(address) => format!("write `\"[{address}]:53\"`"),
-                    Err(_) => {
+                let help = match listen_meant(text) {
+                    Some(SocketAddr::V4(address)) => format!("write `{address}`"),
+                    Some(SocketAddr::V6(address)) => format!("write `\"{address}\"`"),
+                    None => {
                         "write an address and a port, such as `127.0.0.1:5300` or `\"[::1]:5300\"`".into()
                     }
                 };
@@ -201,8 +293,16 @@ impl Lower<'_> {
                 self.gather.refuse(Spot::Value(place), kind, Some(help));
                 continue;
             };
-            match seen.iter().find(|(other, _)| *other == address) {
-                Some((_, first)) => self.listed_twice(place, *first, &format!("`{address}`")),
+            match seen.iter().find(|(other, _)| overlap(*other, address)) {
+                Some((other, first)) if *other == address => {
+                    self.listed_twice(place, *first, &format!("`{address}`"));
+                }
+                Some((other, first)) => self.gather.refuse_with(
+                    Spot::Value(place),
+                    ProblemKind::ListenOverlap { one: other.to_string(), other: address.to_string() },
+                    Some("list either the wildcard or single addresses".into()),
+                    (Spot::Value(*first), "the other one is here"),
+                ),
                 None => seen.push((address, place)),
             }
         }
@@ -295,7 +395,8 @@ impl Lower<'_> {
         }
         let number = scalar.text.parse().ok().filter(|number| range.contains(number));
         if number.is_none() {
-            self.out_of_range(*place, &scalar.text, format!("{} to {}", range.start(), range.end()));
+            let range = format!("{} to {}", range.start(), range.end());
+            self.out_of_range(*place, &scalar.text, range, None);
         }
         number
     }
@@ -317,7 +418,11 @@ impl Lower<'_> {
         };
         if !range.contains(&duration) {
             let (least, most) = (value::show(*range.start()), value::show(*range.end()));
-            self.out_of_range(place, text, format!("{least} to {most}"));
+            let millis = value::duration(&format!("{text}ms")).filter(|millis| range.contains(millis));
+            let plain = text.bytes().all(|octet| octet.is_ascii_digit());
+            let help = millis.filter(|_| plain && duration > *range.end());
+            let help = help.map(|_| format!("a number is seconds; did you mean `{text}ms`?"));
+            self.out_of_range(place, text, format!("{least} to {most}"), help);
             return default;
         }
         duration
@@ -338,7 +443,7 @@ impl Lower<'_> {
         match u32::try_from(duration.as_secs()) {
             Ok(seconds) if seconds <= most => seconds,
             _ => {
-                self.out_of_range(place, text, format!("0 to {most} seconds"));
+                self.out_of_range(place, text, format!("0 to {most} seconds"), None);
                 default
             }
         }
@@ -346,8 +451,11 @@ impl Lower<'_> {
 
     fn not_duration(&self, text: &str, place: Place, usual: &str) {
         let lower = text.to_ascii_lowercase().replace([' ', '_'], "");
+        let unpadded = value::unpadded(&lower);
         let help = if text.starts_with('-') {
             "a duration is not negative".into()
+        } else if unpadded.len() < lower.len() && value::duration(unpadded).is_some() {
+            format!("write `{unpadded}`, without zeros before it")
         } else if value::duration(&lower).is_some() {
             format!("write `{lower}`")
         } else {
@@ -368,9 +476,9 @@ impl Lower<'_> {
         self.gather.refuse(Spot::Key(owner), kind, Some(help.into()));
     }
 
-    fn out_of_range(&self, place: Place, value: &str, range: String) {
+    fn out_of_range(&self, place: Place, value: &str, range: String, help: Option<String>) {
         let kind = ProblemKind::OutOfRange { value: format!("`{}`", brief(value)), range };
-        self.gather.refuse(Spot::Value(place), kind, None);
+        self.gather.refuse(Spot::Value(place), kind, help);
     }
 
     fn empty_text(&self, place: Place, due: &str) {
@@ -464,6 +572,33 @@ fn number_help(scalar: &Scalar, range: &RangeInclusive<u64>) -> String {
         Ok(number) if quoted => format!("write {number} without quotes"),
         Ok(number) => format!("write {number}"),
         Err(_) => format!("write a number from {} to {} in decimal digits", range.start(), range.end()),
+    }
+}
+
+/// Whether two addresses to listen on would get the same queries; each family
+/// has sockets of its own, and port 0 is a new port each time.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let any = one.ip().is_unspecified() || other.ip().is_unspecified();
+    one == other && one.port() != 0
+        || one.port() == other.port() && one.port() != 0 && any && one.is_ipv4() == other.is_ipv4()
+}
+
+/// The address with a port that a text without brackets or without a port
+/// means.
+fn listen_meant(text: &str) -> Option<SocketAddr> {
+    let bare = |text: &str| -> Option<SocketAddr> {
+        let inner = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        Some(SocketAddr::new(inner.unwrap_or(text).parse().ok()?, 53))
+    };
+    let Some((before, port)) = text.rsplit_once(':') else { return bare(text) };
+    let address = match before {
+        "" | "*" => Some(Ipv4Addr::UNSPECIFIED.into()),
+        "localhost" => Some(Ipv4Addr::LOCALHOST.into()),
+        _ => before.parse::<Ipv6Addr>().ok().map(IpAddr::from),
+    };
+    match (address, port.parse().ok().filter(|port: &u16| *port != 0)) {
+        (Some(address), Some(port)) => Some(SocketAddr::new(address, port)),
+        _ => bare(text),
     }
 }
 

@@ -3,7 +3,8 @@
 //! A [`Place`] is one node of one file. It knows the node above it, so that a
 //! path such as `pools.eu.endpoints[2]` is made only when it is shown.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::problem::{Also, Excerpt, Problem, ProblemKind, Severity};
@@ -78,7 +79,20 @@ impl Source {
 pub struct Gather {
     sources: Vec<Source>,
     stands: Vec<Stand>,
-    problems: RefCell<Vec<(usize, Problem)>>,
+    problems: RefCell<Vec<Found>>,
+    /// Maps of which a key couldn't be read.
+    torn: RefCell<BTreeSet<Place>>,
+    /// A file couldn't be read.
+    partial: Cell<bool>,
+}
+
+/// A problem, with what decides its place in the report.
+#[derive(Debug)]
+struct Found {
+    /// Of a file as a whole; these come first.
+    whole: bool,
+    file: usize,
+    problem: Problem,
 }
 
 impl Gather {
@@ -132,7 +146,7 @@ impl Gather {
         self.record(Severity::Error, spot, kind, help.into(), Some(also));
     }
 
-    /// Records a lint.
+    /// Records a lint, unless what couldn't be read may have the answer to it.
     pub fn warn(
         &self,
         spot: Spot,
@@ -140,7 +154,9 @@ impl Gather {
         help: impl Into<Option<String>>,
         also: Option<(Spot, &'static str)>,
     ) {
-        self.record(Severity::Warning, spot, kind, help.into(), also);
+        if !self.is_partial() {
+            self.record(Severity::Warning, spot, kind, help.into(), also);
+        }
     }
 
     /// Records an error at a place that no node stands for.
@@ -156,7 +172,7 @@ impl Gather {
             also: None,
             excerpt: self.excerpt(file, span),
         };
-        self.problems.borrow_mut().push((file, problem));
+        self.problems.borrow_mut().push(Found { whole: true, file, problem });
     }
 
     /// Records an error of a file or directory as a whole.
@@ -173,24 +189,50 @@ impl Gather {
             also: None,
             excerpt: None,
         };
-        self.problems.borrow_mut().push((file.unwrap_or(usize::MAX), problem));
+        let file = file.unwrap_or(usize::MAX);
+        self.problems.borrow_mut().push(Found { whole: true, file, problem });
+    }
+
+    /// Remembers that a file couldn't be read, so that absence proves nothing.
+    pub fn set_partial(&self) {
+        self.partial.set(true);
+    }
+
+    pub fn is_partial(&self) -> bool {
+        self.partial.get()
+    }
+
+    /// Remembers that a key of this map couldn't be read.
+    pub fn tear(&self, map: Place) {
+        self.torn.borrow_mut().insert(map);
+    }
+
+    pub fn is_torn(&self, map: Place) -> bool {
+        self.torn.borrow().contains(&map)
     }
 
     pub fn has_problems(&self) -> bool {
         !self.problems.borrow().is_empty()
     }
 
-    /// All problems in the order of the files.
+    pub fn has_errors(&self) -> bool {
+        self.problems.borrow().iter().any(|found| found.problem.severity == Severity::Error)
+    }
+
+    /// All problems: of whole files first, then in the order of the files.
     pub fn into_problems(self) -> Vec<Problem> {
-        let mut problems = self.problems.into_inner();
-        problems.sort_by(|(a_file, a), (b_file, b)| {
-            (a_file, a.line, a.column, a.severity as u8).cmp(&(b_file, b.line, b.column, b.severity as u8))
+        let mut all = self.problems.into_inner();
+        let order = |found: &Found| {
+            let problem = &found.problem;
+            (!found.whole, found.file, problem.line, problem.column, problem.severity as u8)
+        };
+        all.sort_by_key(order);
+        // A value that aliases repeat is one problem, as is a path given twice.
+        all.dedup_by(|b, a| {
+            let (a, b) = (&a.problem, &b.problem);
+            (a.line, a.column, &a.kind, &a.file) == (b.line, b.column, &b.kind, &b.file)
         });
-        // A value that aliases repeat is one problem.
-        problems.dedup_by(|(_, b), (_, a)| {
-            a.line > 0 && (a.line, a.column, &a.kind, &a.file) == (b.line, b.column, &b.kind, &b.file)
-        });
-        problems.into_iter().map(|(_, problem)| problem).collect()
+        all.into_iter().map(|found| found.problem).collect()
     }
 
     fn record(
@@ -223,7 +265,7 @@ impl Gather {
             also,
             excerpt: self.excerpt(file, span),
         };
-        self.problems.borrow_mut().push((file, problem));
+        self.problems.borrow_mut().push(Found { whole: false, file, problem });
     }
 
     fn locate(&self, spot: Spot) -> (usize, Span, String) {

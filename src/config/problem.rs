@@ -141,6 +141,7 @@ kinds! {
     listed_twice: ListedTwice { value: String } => "{value} is listed twice";
     // The server.
     not_listen: NotListen { value: String } => "`{value}` is not an address with a port";
+    listen_overlap: ListenOverlap { one: String, other: String } => "`{one}` and `{other}` would get the same queries";
     // Monitors.
     not_for_type: NotForType { key: String, check: String } => "`{key}` means nothing to a monitor of type {check}";
     not_method: NotMethod { value: String } => "`{value}` is not an HTTP method";
@@ -155,7 +156,7 @@ kinds! {
     no_port: NoPort { pool: String, monitor: String } => "the monitor `{monitor}` of pool `{pool}` is of type tcp, and neither it nor this endpoint has a `port`";
     // Pools.
     not_simple_name: NotSimpleName { what: String, name: String } => "`{name}` cannot name a {what}: its letters are a-z, A-Z, 0-9, `-` and `_`";
-    not_endpoint_name: NotEndpointName { name: String } => "`{name}` cannot name an endpoint: it is 1 to 128 characters without spaces and `/`";
+    not_endpoint_name: NotEndpointName { name: String } => "`{name}` cannot name an endpoint: it is 1 to 128 octets without spaces and `/`";
     no_such_monitor: NoSuchMonitor { name: String } => "there is no monitor `{name}`";
     no_such_pool: NoSuchPool { name: String } => "there is no pool `{name}`";
     threshold_above_size: ThresholdAboveSize { key: String, threshold: u64, size: String } => "`{key}` is {threshold}, but the pool has {size}";
@@ -173,6 +174,7 @@ kinds! {
     provider_type: ProviderType { rtype: String } => "`{rtype}` is not a DNS record type, some DNS providers act on it";
     not_text: NotText { value: String, why: String } => "`{value}` is not a TXT value: {why}";
     several_values: SeveralValues { count: usize } => "a CNAME has one value, these are {count}";
+    rrset_too_large: RrsetTooLarge { owner: String, rtype: String, octets: usize, limit: usize } => "the {rtype} records of {owner} take {octets} octets of one answer, and at most {limit} fit";
     same_type_twice: SameTypeTwice { owner: String, rtype: String } => "{owner} has its {rtype} records in two places";
     cname_at_apex: CnameAtApex { zone: String } => "a CNAME cannot stand at the apex of a zone ({zone}): SOA and NS are there";
     cname_beside: CnameBeside { owner: String, rtype: String } => "{owner} has a CNAME and {rtype} records; a CNAME stands alone";
@@ -184,11 +186,16 @@ kinds! {
     long_ttl: LongTtl { ttl: u32 } => "answers are kept for {ttl} s, so clients follow a failure that late";
     records_hidden: RecordsHidden { owner: String, rtype: String } => "the load balancer hides the {rtype} records of {owner}";
     zone_repeated: ZoneRepeated { name: String, owner: String } => "`{name}` is relative and becomes {owner}";
-    probes_late: ProbesLate { targets: usize, probes: u64, limit: u32 } => "{targets} targets may need {probes} probes at once, and `max_probes` is {limit}: probes will be late";
-    probe_longer: ProbeLonger { worst: String, interval: String } => "one probe may last {worst}, longer than the interval of {interval}: beats are skipped";
+    probes_late: ProbesLate { targets: usize, probes: u64, limit: u32 } => "when no endpoint answers, {targets} tests of endpoints need {probes} probes at once, and `max_probes` is {limit}: probes will be late";
+    probe_longer: ProbeLonger { worst: String, interval: String } => "one probe may last {worst}, longer than the interval of {interval}: then the next one is left out";
     all_weights_zero: AllWeightsZero { of: String } => "every weight of {of} is 0, so steering never chooses it";
     unused_weight: UnusedWeight { pool: String } => "the pool `{pool}` is not among `default_pools`, so its weight is unused";
     no_ns_address: NoNsAddress { target: String } => "the name server {target} lies in this zone and has no address";
+    unused_monitor: UnusedMonitor { name: String } => "no pool uses the monitor `{name}`";
+    unused_pool: UnusedPool { name: String } => "no load balancer uses the pool `{name}`";
+    weights_without_random: WeightsWithoutRandom { name: String } => "the load balancer `{name}` is not steered at random, so `random_steering` is unused";
+    threshold_unreachable: ThresholdUnreachable { pool: String, why: String } => "the pool `{pool}` is never available: {why}";
+    star_inside_name: StarInsideName { name: String } => "the `*` in `{name}` is no wildcard: only a whole first label is one";
     alias_target: AliasTarget { target: String, rtype: String } => "the {rtype} record points to {target}, which is a CNAME";
 }
 

@@ -135,8 +135,25 @@ impl<'a> Reader<'a> {
         };
         let help = match (&self.node.value, expected) {
             (Value::Single(_, text), "a list") => Some(format!("write `[{}]`", brief(text))),
+            (Value::Single(_, text), "a map") => {
+                let pair = text.split_once(':').filter(|(key, _)| !key.trim().is_empty());
+                pair.map(|(key, value)| {
+                    format!("write `{{ {}: {} }}`", brief(key.trim()), brief(value.trim()))
+                })
+            }
+            (Value::List(items), "a single value") => match &items[..] {
+                [Node { value: Value::Single(_, text), .. }] => Some(format!("write `{}`", brief(text))),
+                [] | [_] => None,
+                _ => Some(words::one_of_several(&self.gather.key_of(self.node.place)).into()),
+            },
+            (Value::Map(_), "a single value") => words::apart(&self.gather.key_of(self.node.place)),
             (Value::Map(_), "a list") => Some("begin each item with `- `, or put `[ ]` around".into()),
-            (Value::List(_), "a map") => Some("give each item its name as a key: `NAME: …`".into()),
+            (Value::List(items), "a map") => match items.iter().map(pair).collect::<Option<Vec<_>>>() {
+                Some(pairs) if !pairs.is_empty() => {
+                    Some(format!("write `{{ {} }}`", brief(&pairs.join(", "))))
+                }
+                _ => Some("give each item its name as a key: `NAME: …`".into()),
+            },
             _ => None,
         };
         let kind = ProblemKind::WrongShape { found, expected: expected.into() };
@@ -186,6 +203,13 @@ impl<'a> Reader<'a> {
         self.gather.refuse(at, kind, Some(help));
         near.map_or(Admission::LeftOut, Admission::MeantAs)
     }
+}
+
+/// A map of one key with a single value, without its braces.
+fn pair(node: &Node) -> Option<String> {
+    let Value::Map(entries) = &node.value else { return None };
+    let [(key, Node { value: Value::Single(_, text), .. })] = &entries[..] else { return None };
+    Some(format!("{key}: {text}"))
 }
 
 /// What becomes of an entry of a fixed map.
@@ -350,6 +374,7 @@ impl<'a> MapAccess<'a> for Entries<'a> {
                         };
                         let there = self.entries.iter().any(|(other, _)| other == near);
                         if there || before.iter().any(is_near) {
+                            self.reader.gather.tear(self.reader.node.place);
                             continue;
                         }
                         key = near;

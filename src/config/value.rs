@@ -10,8 +10,12 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 /// A duration: seconds (`15`, `0.5`), or a sum of `d`, `h`, `m`, `s`, `ms`
-/// from the largest to the smallest (`1h30m`).
+/// from the largest to the smallest (`1h30m`). Neither begins with a zero that
+/// means nothing, as an octal number of other programs would.
 pub fn duration(text: &str) -> Option<Duration> {
+    if padded(text) {
+        return None;
+    }
     if let Some(seconds) = decimal(text) {
         return Duration::try_from_secs_f64(seconds).ok();
     }
@@ -46,6 +50,20 @@ pub fn show(duration: Duration) -> String {
     out
 }
 
+/// Whether zeros stand before a number that needs none.
+fn padded(text: &str) -> bool {
+    matches!(text.as_bytes(), [b'0', b'0'..=b'9', ..])
+}
+
+/// The text without such zeros.
+pub fn unpadded(text: &str) -> &str {
+    let significant = text.trim_start_matches('0');
+    match significant.starts_with(|c: char| c.is_ascii_digit()) || significant.len() == text.len() {
+        true => significant,
+        false => &text[text.len() - significant.len() - 1..],
+    }
+}
+
 fn decimal(text: &str) -> Option<f64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |part: &str| !part.is_empty() && part.len() < 16 && part.bytes().all(|b| b.is_ascii_digit());
@@ -76,9 +94,31 @@ pub fn codes(text: &str) -> Result<Vec<RangeInclusive<u16>>, &str> {
 
 /// A weight of 0 to 1 as hundredths.
 pub fn weight(text: &str) -> Option<u8> {
+    if padded(text) {
+        return None;
+    }
     let hundredths = decimal(text)? * 100.0;
     let rounded = hundredths.round();
     ((hundredths - rounded).abs() < 1e-9 && rounded <= 100.0).then_some(rounded as u8)
+}
+
+/// The weight that another way of writing means: percent, a bare fraction,
+/// too many digits.
+pub fn weight_meant(text: &str) -> Option<String> {
+    let (number, percent) = match text.strip_suffix('%') {
+        Some(number) => (number.trim_end(), true),
+        None => (text, false),
+    };
+    let number = number.replace(',', ".");
+    let digits = number.chars().all(|c| c.is_ascii_digit() || c == '.');
+    let number: f64 = number.parse().ok().filter(|_| digits)?;
+    let share = if percent || (number > 1.0 && number.fract() == 0.0) { number / 100.0 } else { number };
+    if share > 1.0 {
+        return None;
+    }
+    // what was above 0 stays so
+    let least = if share > 0.0 { 0.01 } else { 0.0 };
+    Some(format!("{}", ((share * 100.0).round() / 100.0).max(least)))
 }
 
 /// A number of octets: `10240`, `10KiB`, `1MiB`.
@@ -88,7 +128,8 @@ pub fn size(text: &str) -> Option<usize> {
         (_, Some(digits)) => (digits.trim_end(), 1 << 20),
         _ => (text, 1),
     };
-    let number: usize = digits.parse().ok().filter(|_| digits.bytes().all(|b| b.is_ascii_digit()))?;
+    let plain = !padded(digits) && digits.bytes().all(|b| b.is_ascii_digit());
+    let number: usize = digits.parse().ok().filter(|_| plain)?;
     number.checked_mul(factor)
 }
 
@@ -173,6 +214,7 @@ pub fn endpoint_address(text: &str) -> Result<IpAddr, NoAddress> {
         ("240.0.0.0/4", "240.0.0.0/4 is reserved"),
         ("::/128", "it is the unspecified address"),
         ("ff00::/8", "it is a multicast address"),
+        ("169.254.0.0/16", "a link-local address has meaning on one link only"),
         ("fe80::/10", "a link-local address has meaning on one link only"),
     ];
     for (network, why) in unfit {
@@ -210,6 +252,10 @@ mod tests {
             ("10S", None),
             ("1w", None),
             ("10:30", None),
+            ("010", None),
+            ("010s", None),
+            ("00", None),
+            ("1m05s", Some(65_000)),
             ("1_000", None),
             ("99999999999999999999d", None),
         ] {
@@ -257,8 +303,46 @@ mod tests {
             ("-1", None),
             ("4294967295", None),
             ("1e-1", None),
+            ("01", None),
+            ("00.5", None),
         ] {
             assert_eq!(weight(text), hundredths, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_weight_written_otherwise_is_understood() {
+        for (text, meant) in [
+            ("70", Some("0.7")),
+            ("70%", Some("0.7")),
+            ("70 %", Some("0.7")),
+            (".5", Some("0.5")),
+            ("0.333", Some("0.33")),
+            ("0,5", Some("0.5")),
+            ("0.001", Some("0.01")),
+            ("0.5%", Some("0.01")),
+            ("01", Some("1")),
+            ("00", Some("0")),
+            ("100", Some("1")),
+            ("150", None),
+            ("1.5", None),
+            ("-1", None),
+            ("1e2", None),
+            ("half", None),
+            ("", None),
+        ] {
+            let found = weight_meant(text);
+            assert_eq!(found.as_deref(), meant, "{text:?}");
+            assert!(found.is_none_or(|found| weight(&found).is_some()), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn zeros_before_a_number_are_taken_off() {
+        for (text, right) in
+            [("010", "10"), ("00", "0"), ("00.5", "0.5"), ("0", "0"), ("0ms", "0ms"), ("5", "5")]
+        {
+            assert_eq!(unpadded(text), right, "{text}");
         }
     }
 
@@ -270,6 +354,7 @@ mod tests {
             ("1 MiB", Some(1 << 20)),
             ("10KB", None),
             ("+1", None),
+            ("010", None),
             ("", None),
         ] {
             assert_eq!(size(text), octets, "{text:?}");
@@ -299,7 +384,16 @@ mod tests {
                 other => panic!("{text}: {other:?}"),
             }
         }
-        for text in ["::ffff:192.0.2.1", "0.0.0.0", "::", "224.0.0.1", "255.255.255.255", "ff02::1"] {
+        for text in [
+            "169.254.1.1",
+            "fe80::1",
+            "::ffff:192.0.2.1",
+            "0.0.0.0",
+            "::",
+            "224.0.0.1",
+            "255.255.255.255",
+            "ff02::1",
+        ] {
             assert!(matches!(endpoint_address(text), Err(NoAddress::Unfit(..))), "{text}");
         }
         assert_eq!(endpoint_address("www.example.com"), Err(NoAddress::Hostname));

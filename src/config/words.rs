@@ -209,6 +209,51 @@ pub fn of(shape: &str) -> &'static Words {
     }
 }
 
+/// What to do with a definition that stands where a name is due.
+pub fn apart(key: &str) -> Option<String> {
+    let section = match key.split('[').next()? {
+        "monitor" | "monitors" => "monitors",
+        "fallback_pool" | "default_pools" => "pools",
+        _ => return None,
+    };
+    Some(format!("define it under `{section}` and name it here"))
+}
+
+/// What to do with a list that stands where one value is due.
+pub fn one_of_several(key: &str) -> &'static str {
+    match key {
+        "monitor" => "several monitors, all of which must pass, are written as `monitors: [a, b]`",
+        "fallback_pool" => "keep one of them; pools in failover order belong into `default_pools`",
+        _ => "keep one of them",
+    }
+}
+
+/// What does here what other programs call so.
+pub fn steering_by_another_name(policy: &str) -> Option<&'static str> {
+    let policy = policy.to_ascii_lowercase().replace(['-', ' '], "_");
+    match policy.as_str() {
+        "failover" | "fail_over" | "priority" | "ordered" | "order" | "first" | "active_passive"
+        | "standard" | "static" | "none" => {
+            Some("write `off`: the first available pool of `default_pools` answers, which is failover")
+        }
+        "round_robin"
+        | "roundrobin"
+        | "rr"
+        | "weighted"
+        | "weight"
+        | "weights"
+        | "weighted_round_robin"
+        | "wrr"
+        | "ratio"
+        | "weighted_random"
+        | "shuffle"
+        | "active_active" => {
+            Some("write `random`: each answer draws a pool, evenly or by the weights of `random_steering`")
+        }
+        _ => None,
+    }
+}
+
 /// The word most like `word`, if one is like enough to be meant.
 pub fn nearest<'a>(word: &str, mut among: impl Iterator<Item = &'a str> + Clone) -> Option<&'a str> {
     let most = (word.chars().count() / 3).clamp(1, 3);

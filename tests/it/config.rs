@@ -316,6 +316,41 @@ fn what_cannot_be_read_is_a_problem_of_its_file() {
     assert_eq!(report.problems[0].kind, ProblemKind::TooLarge { octets: (64 << 20) + 1, limit: 64 << 20 });
 }
 
+#[test]
+fn a_path_given_twice_is_read_and_reported_once() {
+    let scratch = Scratch::new("twice");
+    let file = scratch.0.join("zone.yaml");
+    fs::write(&file, ZONE).unwrap();
+    let around = scratch.0.join(".").join("zone.yaml");
+    let paths = [file.clone(), scratch.0.clone(), around, file.clone(), scratch.0.clone()];
+    assert_eq!(config::load(&paths).unwrap().files, std::slice::from_ref(&file));
+
+    fs::write(&file, "zone: [").unwrap();
+    let missing = scratch.0.join("missing");
+    let empty = scratch.0.join("empty");
+    fs::create_dir(&empty).unwrap();
+    let paths = [&missing, &missing, &empty, &empty, &scratch.0, &file].map(PathBuf::clone);
+    let report = config::load(&paths).unwrap_err();
+    let found: Vec<_> = report.problems.iter().map(|problem| (problem.kind.id(), &problem.file)).collect();
+    assert_eq!(found, [("syntax", &file), ("unreadable", &missing), ("no_yaml_files", &empty)]);
+}
+
+/// What is missing may stand in what couldn't be read.
+#[test]
+fn an_unread_file_is_told_first_and_nothing_follows_from_its_absence() {
+    let text = format!(
+        "{ZONE}monitors: {{ unused: {{ type: http }} }}\n\
+         load_balancers: {{ www: {{ default_pools: [eu], fallback_pool: eu, tll: 5 }} }}\n"
+    );
+    let scratch = Scratch::new("unread");
+    let file = scratch.0.join("zone.yaml");
+    fs::write(&file, text).unwrap();
+    let missing = scratch.0.join("pools.yaml");
+    let report = config::load(&[file.clone(), missing.clone()]).unwrap_err();
+    let found: Vec<_> = report.problems.iter().map(|problem| (problem.kind.id(), &problem.file)).collect();
+    assert_eq!(found, [("unreadable", &missing), ("unknown_key", &file)]);
+}
+
 #[cfg(unix)]
 #[test]
 fn a_mounted_configmap_is_read_once() {
@@ -360,7 +395,11 @@ fn a_large_configuration_loads_and_its_typos_are_found() {
     for i in 0..500 {
         text += &format!("  l{i}: {{ default_pools: [p{i}], fallback_pool: q{i} }}\n");
     }
-    assert_eq!(read(&text).unwrap_err().problems.len(), 500);
+    let report = read(&text).unwrap_err();
+    assert_eq!(report.problems.len(), 500);
+    // What was meant is looked for only so often: each look goes over all names.
+    let guesses = report.problems.iter().filter_map(|problem| problem.help.as_ref());
+    assert_eq!(guesses.filter(|help| help.starts_with("did you mean")).count(), 200);
     assert_eq!(read(&text.replace(": q", ": p")).unwrap().model.pools.len(), 500);
 }
 

@@ -4,7 +4,7 @@ use super::super::place::{Place, Spot};
 use super::super::problem::ProblemKind;
 use super::super::reader::{Field, Named, brief};
 use super::super::{shape, words};
-use super::pools::some_of;
+use super::records::Unsure;
 use super::zones::Balancers;
 use super::{Definitions, Lower, Switch};
 use crate::model::{LoadBalancer, Name, PoolId, SteeringPolicy, Weight, WhenUnavailable};
@@ -18,11 +18,18 @@ impl Lower<'_> {
         field: &Field<Named<shape::LoadBalancer>>,
         apex: &Name,
         pools: &Definitions<'_, shape::Pool>,
+        unsure: &mut Unsure,
     ) -> Balancers {
         let mut all = Balancers::new();
+        if self.is_torn(field) {
+            unsure.add_everything();
+        }
         for (key, field) in field.get().map(|named| &named.0[..]).unwrap_or_default() {
             let place = field.place().expect("what a map holds has a place");
-            let Some(name) = self.owner(key, place, apex) else { continue };
+            let Some(name) = self.owner(key, place, apex) else {
+                unsure.add_everything();
+                continue;
+            };
             if let Some((_, first)) = all.get(&name) {
                 self.gather.refuse_with(
                     Spot::Key(place),
@@ -32,10 +39,12 @@ impl Lower<'_> {
                 );
                 continue;
             }
-            if let Field::Given(place, shape) = field {
-                let balancer = self.load_balancer(key, name.clone(), *place, shape, apex, pools);
-                all.insert(name, (balancer, *place));
-            }
+            let Field::Given(place, shape) = field else {
+                unsure.add(&name);
+                continue;
+            };
+            let balancer = self.load_balancer(key, name.clone(), *place, shape, apex, pools);
+            all.insert(name, (balancer, *place));
         }
         all
     }
@@ -125,11 +134,10 @@ impl Lower<'_> {
         if let Some(id) = pools.id(name) {
             return Some(PoolId(id));
         }
-        let help = match words::nearest(name, pools.names()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None if pools.sorted.is_empty() => "define it under `pools`".into(),
-            None => format!("define it under `pools`, or use one of: {}", some_of(pools.names())),
-        };
+        if !pools.complete {
+            return None; // it may be in what couldn't be read
+        }
+        let help = self.define(name, "pools", pools);
         self.gather.refuse(spot, ProblemKind::NoSuchPool { name: brief(name) }, Some(help));
         None
     }
@@ -158,8 +166,18 @@ impl Lower<'_> {
             by_pool.push((id, weight));
         }
         match self.switch(&shape.steering_policy) {
-            Switch::Absent | Switch::Off => SteeringPolicy::Off,
-            Switch::Other("", _) => SteeringPolicy::Off,
+            Switch::Absent | Switch::Off | Switch::Other("", _) => {
+                let says = !random.default_weight.is_absent() || !by_pool.is_empty();
+                if let Some(at) = shape.random_steering.place().filter(|_| says) {
+                    let broken = matches!(shape.steering_policy, Field::Broken(_));
+                    let kind = ProblemKind::WeightsWithoutRandom { name: key.into() };
+                    let help = "write `steering_policy: random`, or take `random_steering` away".to_owned();
+                    if !broken {
+                        self.gather.warn(Spot::Key(at), kind, Some(help), None);
+                    }
+                }
+                SteeringPolicy::Off
+            }
             Switch::Other("random", _) => {
                 let weight_of = |id: &PoolId| {
                     by_pool.iter().find(|(other, _)| other == id).map_or(default, |(_, weight)| *weight)
@@ -190,7 +208,14 @@ impl Lower<'_> {
                 SteeringPolicy::Off
             }
             Switch::Other(other, place) => {
-                self.unknown_value(place, other, &["off", "random"]);
+                match words::steering_by_another_name(other) {
+                    None => self.unknown_value(place, other, &["off", "random"]),
+                    Some(help) => {
+                        let expected = "`off`, `random`".into();
+                        let kind = ProblemKind::UnknownValue { value: brief(other), expected };
+                        self.gather.refuse(Spot::Value(place), kind, Some(help.into()));
+                    }
+                }
                 SteeringPolicy::Off
             }
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::place::{Place, Spot};
 use super::super::problem::ProblemKind;
 use super::Lower;
-use super::records::{A, AAAA, CNAME, MX, NS, Sets, type_name};
+use super::records::{A, AAAA, CNAME, MX, NS, Sets, Unsure, type_name};
 use super::zones::Balancers;
 use crate::model::Name;
 
@@ -103,7 +103,7 @@ impl Lower<'_> {
     }
 
     /// Names that records point to, as far as this zone knows them.
-    pub(super) fn targets(&self, sets: &Sets, balancers: &Balancers, apex: &Name) {
+    pub(super) fn targets(&self, sets: &Sets, balancers: &Balancers, unsure: &Unsure, apex: &Name) {
         let owners: BTreeSet<&Name> = sets.keys().map(|(owner, _)| owner).collect();
         for ((_, rtype), set) in sets {
             for (wire, place) in &set.values {
@@ -126,6 +126,7 @@ impl Lower<'_> {
                     && !has(A)
                     && !has(AAAA)
                     && !steered
+                    && !unsure.has(&target)
                     && !wildcard(&target, &owners, apex)
                 {
                     let kind = ProblemKind::NoNsAddress { target: target.to_string() };

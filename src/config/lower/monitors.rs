@@ -297,11 +297,15 @@ impl Lower<'_> {
         match value::size(text) {
             Some(octets) if (1..=MAX_BODY_LIMIT).contains(&octets) => octets,
             Some(_) => {
-                self.out_of_range(place, text, "1 to 16MiB".into());
+                self.out_of_range(place, text, "1 to 16MiB".into(), None);
                 BODY_LIMIT
             }
             None => {
-                let help = "write octets (`10240`), or `10KiB`, or `1MiB`".to_owned();
+                let unpadded = value::unpadded(text);
+                let help = match value::size(unpadded).filter(|_| unpadded.len() < text.len()) {
+                    Some(_) => format!("write `{unpadded}`, without zeros before it"),
+                    None => "write octets (`10240`), or `10KiB`, or `1MiB`".into(),
+                };
                 let kind = ProblemKind::NotSize { value: brief(text) };
                 self.gather.refuse(Spot::Value(place), kind, Some(help));
                 BODY_LIMIT

@@ -4,9 +4,9 @@ use std::net::IpAddr;
 
 use super::super::place::{Place, Spot};
 use super::super::problem::ProblemKind;
-use super::super::reader::{Field, SingleOrMap, brief};
+use super::super::reader::{Field, Scalar, SingleOrMap, brief};
+use super::super::shape;
 use super::super::value::{self, NoAddress};
-use super::super::{shape, words};
 use super::{Definitions, Lower};
 use crate::model::{
     AnswerShape, Check, Endpoint, FamilyThreshold, MAX_ANSWERS, Model, MonitorId, Pool, Weight,
@@ -64,8 +64,12 @@ impl Lower<'_> {
 
         // Broken endpoints count as well: they are there.
         let size = list.get().map_or(usize::MAX, Vec::len);
-        let threshold = |field, key: &str, size: usize, family: &str, default| {
-            let number = self.number(field, 0..=u64::from(u32::MAX), default);
+        let threshold = |field: &Field<Scalar>, key: &str, size: usize, family: &str, default| {
+            let most = size.min(u32::MAX as usize) as u64;
+            let digits = |scalar: &Scalar| scalar.text.bytes().all(|octet| octet.is_ascii_digit());
+            // a number above the size is told in words of its own
+            let limit = if field.get().is_some_and(digits) { u64::MAX } else { most };
+            let number = self.number(field, 0..=limit, default);
             if let Some(place) = field.place().filter(|_| number > size as u64) {
                 let plural = if size == 1 { "" } else { "s" };
                 let kind = ProblemKind::ThresholdAboveSize {
@@ -73,7 +77,10 @@ impl Lower<'_> {
                     threshold: number,
                     size: format!("{size} {family}endpoint{plural}"),
                 };
-                let help = format!("write a number from 0 to {size}: a higher one is never reached");
+                let help = match most {
+                    0 => format!("write 0, or add {family}endpoints: a higher number is never reached"),
+                    most => format!("write a number from 0 to {most}: a higher one is never reached"),
+                };
                 self.gather.refuse(Spot::Value(place), kind, Some(help));
             }
             number as u32
@@ -97,9 +104,15 @@ impl Lower<'_> {
             let help = "set `enabled: false` on the pool, or raise a weight".to_owned();
             self.gather.warn(Spot::Key(place), kind, Some(help), None);
         }
+        let enabled = self.boolean(&shape.enabled, true);
+        if endpoints.len() == size && enabled && size > 0 {
+            let at = health_field.place().map_or(Spot::Key(place), Spot::Value);
+            let monitored = !named.is_empty();
+            self.reachable(name, &endpoints, health_threshold.min(size as u32), monitored, at);
+        }
         Pool {
             name: name.into(),
-            enabled: self.boolean(&shape.enabled, true),
+            enabled,
             monitors: named.into_iter().map(|(id, _)| id).collect(),
             health_threshold,
             answer: self.answer(&shape.answer),
@@ -107,6 +120,23 @@ impl Lower<'_> {
             family_threshold,
             endpoints,
         }
+    }
+
+    /// Warns when health can never make the pool available.
+    fn reachable(&self, pool: &str, endpoints: &[Endpoint], threshold: u32, monitored: bool, at: Spot) {
+        let enabled = endpoints.iter().filter(|endpoint| endpoint.enabled).count();
+        let why = match enabled {
+            0 => "none of its endpoints is enabled".to_owned(),
+            _ if !monitored || enabled >= threshold as usize => return,
+            1 => format!("`health_threshold` is {threshold}, and 1 endpoint is enabled"),
+            _ => format!("`health_threshold` is {threshold}, and {enabled} endpoints are enabled"),
+        };
+        let help = match enabled {
+            0 => "enable an endpoint, or write `enabled: false` on the pool".to_owned(),
+            _ => format!("write a number from 0 to {enabled}, or enable more endpoints"),
+        };
+        let kind = ProblemKind::ThresholdUnreachable { pool: pool.into(), why };
+        self.gather.warn(at, kind, Some(help), None);
     }
 
     fn endpoint_steering(&self, field: &Field<shape::SteeringOrName>) {
@@ -124,7 +154,7 @@ impl Lower<'_> {
         }
     }
 
-    fn answer(&self, field: &Field<super::super::reader::Scalar>) -> AnswerShape {
+    fn answer(&self, field: &Field<Scalar>) -> AnswerShape {
         let Field::Given(place, scalar) = field else { return AnswerShape::ByWeight };
         match scalar.text.as_str() {
             "all" => AnswerShape::All,
@@ -179,11 +209,10 @@ impl Lower<'_> {
     }
 
     fn no_such_monitor(&self, name: &str, place: Place, monitors: &Definitions<'_, shape::Monitor>) {
-        let help = match words::nearest(name, monitors.names()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None if monitors.sorted.is_empty() => "define it under `monitors`".into(),
-            None => format!("define it under `monitors`, or use one of: {}", some_of(monitors.names())),
-        };
+        if !monitors.complete {
+            return; // it may be in what couldn't be read
+        }
+        let help = self.define(name, "monitors", monitors);
         let kind = ProblemKind::NoSuchMonitor { name: brief(name) };
         self.gather.refuse(Spot::Value(place), kind, Some(help));
     }
@@ -283,7 +312,8 @@ impl Lower<'_> {
         let odd = |c: char| c == '/' || c.is_control() || c.is_whitespace();
         if name.is_empty() || name.len() > 128 || name.contains(odd) {
             let kind = ProblemKind::NotEndpointName { name: brief(name) };
-            let right: String = name.chars().map(|c| if odd(c) { '-' } else { c }).take(63).collect();
+            let mut right: String = name.chars().map(|c| if odd(c) { '-' } else { c }).collect();
+            right.truncate(right.floor_char_boundary(63));
             let help = match right.as_str() {
                 "" => "write a name such as `eu-1`".into(),
                 right => format!("write for example `{right}`"),
@@ -336,24 +366,19 @@ impl Lower<'_> {
         headers.into_iter().find(|(name, _)| name.eq_ignore_ascii_case("host")).map(|(_, host)| host.into())
     }
 
-    pub(super) fn weight(&self, field: &Field<super::super::reader::Scalar>, default: Weight) -> Weight {
+    pub(super) fn weight(&self, field: &Field<Scalar>, default: Weight) -> Weight {
         let Some((text, place)) = self.text(field) else { return default };
         match value::weight(text) {
             Some(hundredths) => Weight(hundredths),
             None => {
                 let kind = ProblemKind::NotWeight { value: brief(text) };
-                let help = "write a number from 0 to 1 in hundredths, such as `0.25`".to_owned();
+                let help = match value::weight_meant(text) {
+                    Some(meant) => format!("write `{meant}`: a weight is 0 to 1, in hundredths"),
+                    None => "write a number from 0 to 1 in hundredths, such as `0.25`".into(),
+                };
                 self.gather.refuse(Spot::Value(place), kind, Some(help));
                 default
             }
         }
     }
-}
-
-/// The first few of some names.
-pub(super) fn some_of<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
-    const MOST: usize = 8;
-    let more = if names.len() > MOST { ", …" } else { "" };
-    let shown: Vec<&str> = names.take(MOST).collect();
-    format!("{}{more}", shown.join(", "))
 }

@@ -1,6 +1,6 @@
 //! Ordinary records in OctoDNS's schema → RRsets in wire form.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::super::file::Kind;
@@ -55,21 +55,49 @@ pub(super) struct Set {
 /// The RRsets of a zone by owner and type.
 pub(super) type Sets = BTreeMap<(Name, u16), Set>;
 
+/// Where something stands that couldn't be read, so that nothing follows from
+/// what is missing there.
+#[derive(Default)]
+pub(super) struct Unsure {
+    everywhere: bool,
+    owners: BTreeSet<Name>,
+}
+
+impl Unsure {
+    pub(super) fn add(&mut self, owner: &Name) {
+        self.owners.insert(owner.clone());
+    }
+
+    pub(super) fn add_everything(&mut self) {
+        self.everywhere = true;
+    }
+
+    pub(super) fn has(&self, owner: &Name) -> bool {
+        self.everywhere || self.owners.contains(owner)
+    }
+}
+
 impl Lower<'_> {
-    /// The RRsets, and whether something at the apex couldn't be read.
+    /// The RRsets, and where something couldn't be read.
     pub(super) fn records(
         &self,
         field: &Field<Named<OneOrMany<shape::Record>>>,
         apex: &Name,
         ttl: u32,
-    ) -> (Sets, bool) {
+    ) -> (Sets, Unsure) {
         let mut sets = Sets::new();
-        let mut unsure = matches!(field, Field::Broken(_));
+        let mut unsure = Unsure::default();
+        if self.is_torn(field) {
+            unsure.add_everything();
+        }
         for (key, field) in field.get().map(|named| &named.0[..]).unwrap_or_default() {
             let place = field.place().expect("what a map holds has a place");
-            let Some(owner) = self.owner(key, place, apex) else { continue };
+            let Some(owner) = self.owner(key, place, apex) else {
+                unsure.add_everything();
+                continue;
+            };
             let Field::Given(_, list) = field else {
-                unsure |= owner == *apex;
+                unsure.add(&owner);
                 continue;
             };
             if list.0.is_empty() {
@@ -79,7 +107,7 @@ impl Lower<'_> {
                 let place = field.place().expect("what a list holds has a place");
                 let rtype = field.get().and_then(|record| self.record_type(record, place));
                 let (Some(record), Some(rtype)) = (field.get(), rtype) else {
-                    unsure |= owner == *apex;
+                    unsure.add(&owner);
                     continue;
                 };
                 let set = Set {
@@ -87,6 +115,7 @@ impl Lower<'_> {
                     ttl: self.seconds(&record.ttl, MAX_TTL, ttl),
                     values: self.values(record, rtype, place, apex),
                 };
+                self.fits_a_message(&owner, rtype, &set);
                 match sets.get(&(owner.clone(), rtype)) {
                     None => {
                         sets.insert((owner.clone(), rtype), set);
@@ -104,6 +133,28 @@ impl Lower<'_> {
             }
         }
         (sets, unsure)
+    }
+
+    /// An RRset is answered as a whole, over TCP at the latest.
+    fn fits_a_message(&self, owner: &Name, rtype: u16, set: &Set) {
+        const HEADER: usize = 12;
+        const OPT: usize = 11;
+        // as any name that a wildcard covers may be asked for
+        let question = 4 + if owner.is_wildcard() { 255 } else { owner.wire().len() };
+        let heads = set.values.len() * (owner.wire().len() + 10);
+        let data: usize = set.values.iter().map(|(wire, _)| wire.len()).sum();
+        let octets = HEADER + question + heads + data + OPT;
+        let limit = usize::from(u16::MAX);
+        if octets > limit {
+            let kind = ProblemKind::RrsetTooLarge {
+                owner: brief(&owner.to_string()),
+                rtype: type_name(rtype).into(),
+                octets,
+                limit,
+            };
+            let help = "take values away, or spread them over several names".to_owned();
+            self.gather.refuse(Spot::Value(set.place), kind, Some(help));
+        }
     }
 
     fn record_type(&self, record: &shape::Record, place: Place) -> Option<u16> {
@@ -196,7 +247,17 @@ impl Lower<'_> {
             SingleOrMap::Single(scalar) => {
                 let found = format!("the single value `{}`", brief(&scalar.text));
                 let expected = "a map such as `{ preference: 10, exchange: mail }`".into();
-                self.gather.refuse(Spot::Value(place), ProblemKind::WrongShape { found, expected }, None);
+                let words: Vec<&str> = scalar.text.split_whitespace().collect();
+                let help = match words[..] {
+                    [preference, exchange] if preference.parse::<u16>().is_ok() => {
+                        Some(format!("write `{{ preference: {preference}, exchange: {} }}`", brief(exchange)))
+                    }
+                    [exchange] if exchange.parse::<f64>().is_err() => {
+                        Some(format!("write `{{ preference: 10, exchange: {} }}`", brief(exchange)))
+                    }
+                    _ => None,
+                };
+                self.gather.refuse(Spot::Value(place), ProblemKind::WrongShape { found, expected }, help);
                 return None;
             }
             SingleOrMap::Map(_) => {
@@ -287,6 +348,28 @@ impl Lower<'_> {
         }
     }
 
+    fn stars(&self, key: &str, name: &Name, place: Place, apex: &Name) {
+        if key.contains('\\') {
+            return; // who escapes a letter knows what it is
+        }
+        let mut above = Some(name.clone());
+        let labels: Vec<&[u8]> = name.labels().collect();
+        let Some(last) = labels.iter().copied().enumerate().rposition(is_literal_star) else { return };
+        for _ in 0..=last {
+            above = above.and_then(|name| name.parent());
+        }
+        let kind = ProblemKind::StarInsideName { name: brief(key) };
+        let right = above.filter(|above| above.is_within(apex)).map(|above| match above == *apex {
+            true => "`*`".to_owned(),
+            false => format!("`*.{above}`"),
+        });
+        let help = match right {
+            Some(right) => format!("write {right} for every name there, or take the `*` away"),
+            None => "take the `*` away".into(),
+        };
+        self.gather.warn(Spot::Key(place), kind, Some(help), None);
+    }
+
     fn mail_exchange(&self, map: &Named<Scalar>, place: Place, apex: &Name) -> Option<Box<[u8]>> {
         for (key, field) in &map.0 {
             if ["preference", "priority", "exchange", "value"].contains(&key.as_str()) {
@@ -362,10 +445,16 @@ impl Lower<'_> {
             }
             Ok(name) => {
                 self.repeated(key, Spot::Key(place), apex);
+                self.stars(key, &name, place, apex);
                 Some(name)
             }
         }
     }
+}
+
+/// A star that looks like a wildcard and is a letter (RFC 4592 §2.1.1).
+fn is_literal_star((index, label): (usize, &[u8])) -> bool {
+    label.contains(&b'*') && (index > 0 || label != b"*")
 }
 
 /// What to write for a name with letters outside ASCII.

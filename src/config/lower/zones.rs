@@ -121,13 +121,14 @@ impl Lower<'_> {
         pools: &Definitions<'_, shape::Pool>,
     ) -> Zone {
         let ttl = self.seconds(written.ttl, MAX_TTL, USUAL_TTL);
-        let (sets, unsure) = self.records(written.records, apex, ttl);
-        let balancers = self.load_balancers(written.load_balancers, apex, pools);
+        let (sets, mut unsure) = self.records(written.records, apex, ttl);
+        let unsure_ns = unsure.has(apex);
+        let balancers = self.load_balancers(written.load_balancers, apex, pools, &mut unsure);
         self.conflicts(&sets, &balancers, apex, apexes);
-        self.targets(&sets, &balancers, apex);
+        self.targets(&sets, &balancers, &unsure, apex);
 
         let apex_ns = sets.get(&(apex.clone(), NS));
-        if apex_ns.is_none() && !unsure {
+        if apex_ns.is_none() && !unsure_ns {
             let help = "write under `records`: `'': { type: NS, values: [ns1, ns2] }`, with the names that the \
                         parent zone delegates to";
             let kind = ProblemKind::NoApexNs { zone: apex.to_string() };
