@@ -1,8 +1,8 @@
-//! Queries over UDP beside hickory-server, the reference that needs nothing
-//! installed: both serve the same names on loopback, from one thread each, in
-//! turn slices, and the ratios of a run are what counts.
+//! Queries over UDP beside other servers: all serve the same names on loopback,
+//! from one thread each, in turn slices, and the ratios of a run are what counts.
 //!
-//! ROUNDS sets the number of slices for each server (default 10).
+//! hickory-server is always there; gdnsd and NSD join in where they are
+//! installed. ROUNDS sets the number of slices for each server (default 10).
 
 mod support;
 
@@ -27,32 +27,124 @@ const SLICE: Duration = Duration::from_millis(500);
 
 fn main() {
     if std::env::args().any(|argument| argument == "--reference") {
-        return serve_reference();
+        return serve_hickory();
     }
     let folder = Folder::new("queries");
     folder.write("bench.yaml", &configuration());
-    let (hale, hale_address) = Process::hale(folder.path());
+    let (hale, address) = Process::hale(&folder.path().join("bench.yaml"));
+    let mut servers = vec![("hale", hale, address)];
     let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
-    let reference = Process::start(command.arg("--reference"));
-    let reference_address = reference.wait_for(|line| line.strip_prefix("on ")?.parse().ok());
-
-    println!("one thread each, {NAMES} names, {WINDOW} queries on their way at once");
-    for (load, what) in [('s', "static A"), ('d', "load balancer of 4 endpoints / 4 static A")] {
-        let mut ratios = [Vec::new(), Vec::new()];
-        for _ in 0..setting("ROUNDS", 10) {
-            let ours = slice(&hale, hale_address, load);
-            let theirs = slice(&reference, reference_address, load);
-            ratios[0].push(ours.0 / theirs.0);
-            ratios[1].push(ours.1 / theirs.1);
+    let hickory = Process::start(command.arg("--reference"));
+    let address = hickory.wait_for(|line| line.strip_prefix("on ")?.parse().ok());
+    servers.push(("hickory-server", hickory, address));
+    for (name, start) in [("gdnsd", gdnsd as fn(&Folder, u16) -> Command), ("nsd", nsd)] {
+        let port =
+            UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port();
+        let mut command = start(&folder, port);
+        if Command::new(command.get_program()).arg("-V").output().is_err() {
+            println!("{name} is not installed");
+            continue;
         }
-        let [cpu, rate] = &mut ratios;
-        println!(
-            "  {what}: CPU a query {:.2} of hickory-server's, {:.1} times its queries a second",
-            quantile(cpu, 0.5),
-            quantile(rate, 0.5)
-        );
+        let process = Process::start(&mut command);
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        if !answers(address) {
+            println!("{name} doesn't answer:");
+            process.lines.try_iter().for_each(|line| println!("  {line}"));
+            continue;
+        }
+        servers.push((name, process, address));
     }
-    println!("  memory: {:.1} MiB, hickory-server {:.1} MiB", hale.memory(), reference.memory());
+
+    println!(
+        "one thread each, {NAMES} names, {WINDOW} queries on their way at once; medians of hale's ratios"
+    );
+    for (load, what) in
+        [('s', "static A"), ('d', "4 endpoints with health (hickory-server, NSD: 4 static A)")]
+    {
+        println!("  {what}");
+        let mut slices = vec![Vec::new(); servers.len()];
+        for _ in 0..setting("ROUNDS", 10) {
+            for ((_, server, address), slices) in servers.iter().zip(&mut slices) {
+                slices.push(slice(server, *address, load));
+            }
+        }
+        let (ours, others) = slices.split_first().expect("hale is the first");
+        for ((name, ..), theirs) in servers[1..].iter().zip(others) {
+            let pairs = || ours.iter().zip(theirs);
+            let mut cpu: Vec<f64> = pairs().map(|(our, their)| our.0 / their.0).collect();
+            let mut rate: Vec<f64> = pairs().map(|(our, their)| our.1 / their.1).collect();
+            let (cpu, rate) = (quantile(&mut cpu, 0.5), quantile(&mut rate, 0.5));
+            println!("    {name:<15} CPU a query {cpu:5.2}   queries a second {rate:5.2}");
+        }
+    }
+    for (name, server, _) in &servers {
+        println!("  {name:<15} {:6.1} MiB", server.memory());
+    }
+}
+
+/// Whether something answers there within some 20 seconds.
+fn answers(address: SocketAddr) -> bool {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    socket.connect(address).expect("an address");
+    socket.set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout");
+    (0..200).any(|_| {
+        let answered = socket.send(&query('s', 0)).and_then(|_| socket.recv(&mut [0; 512])).is_ok();
+        if !answered {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        answered
+    })
+}
+
+const MASTER_FILE_HEAD: &str =
+    "$TTL 300\n@ SOA ns.example.net. hostmaster 1 3600 600 86400 60\n@ NS ns.example.net.\n";
+
+/// NSD with the same names, the load balancers' as four static records.
+fn nsd(folder: &Folder, port: u16) -> Command {
+    let mut zone = MASTER_FILE_HEAD.to_owned();
+    for n in 0..NAMES {
+        zone += &format!("s{n:04} A 192.0.2.1\n");
+        endpoints(n).for_each(|address| zone += &format!("d{n:04} A {address}\n"));
+    }
+    folder.write("bench.test.zone", &zone);
+    let here = folder.path().display();
+    folder.write(
+        "nsd.conf",
+        &format!(
+            "server:\n  server-count: 1\n  ip-address: 127.0.0.1@{port}\n  username: \"\"\n  chroot: \"\"\n  \
+             zonesdir: \"{here}\"\n  database: \"\"\n  pidfile: \"{here}/nsd.pid\"\n  xfrdfile: \"{here}/xfrd\"\n  \
+             zonelistfile: \"{here}/nsd.list\"\n  xfrdir: \"{here}\"\n  logfile: \"{here}/nsd.log\"\n  rrl-ratelimit: 0\n  \
+             minimal-responses: yes\nremote-control:\n  control-enable: no\n\
+             zone:\n  name: bench.test\n  zonefile: bench.test.zone\n"
+        ),
+    );
+    let mut command = Command::new("nsd");
+    command.arg("-d").arg("-c").arg(folder.path().join("nsd.conf"));
+    command
+}
+
+/// gdnsd with the same names, the load balancers' as its own health-managed ones.
+fn gdnsd(folder: &Folder, port: u16) -> Command {
+    let here = folder.path().display();
+    let mut zone = MASTER_FILE_HEAD.to_owned();
+    let mut config = format!(
+        "options => {{ listen => 127.0.0.1:{port}, udp_threads => 1, tcp_threads => 1, run_dir => {here}/run, \
+         state_dir => {here}/state }}\nplugins => {{ multifo => {{\n  service_types => up\n  up_thresh => 0.01\n"
+    );
+    for n in 0..NAMES {
+        zone += &format!("s{n:04} A 192.0.2.1\nd{n:04} DYNA multifo!r{n}\n");
+        let list: Vec<String> =
+            endpoints(n).enumerate().map(|(k, address)| format!("a{k} => {address}")).collect();
+        config += &format!("  r{n} => {{ {} }}\n", list.join(", "));
+    }
+    for name in ["zones", "run", "state"] {
+        std::fs::create_dir_all(folder.path().join(name)).expect("a folder");
+    }
+    folder.write("zones/bench.test", &zone);
+    folder.write("config", &(config + "} }\n"));
+    let mut command = Command::new("gdnsd");
+    command.arg("-c").arg(folder.path()).arg("start");
+    command
 }
 
 /// CPU seconds an answer, and answers a second, over one slice.
@@ -112,8 +204,8 @@ fn configuration() -> String {
     text
 }
 
-/// The reference: hickory-server with its in-memory zone.
-fn serve_reference() {
+/// hickory-server with its in-memory zone.
+fn serve_hickory() {
     let apex = Name::from_ascii("bench.test.").expect("a name");
     let mut zone = InMemoryZoneHandler::<hickory_server::net::runtime::TokioRuntimeProvider>::empty(
         apex.clone(),

@@ -52,12 +52,19 @@ impl Process {
         }
     }
 
-    /// Processor time used so far, user and system.
+    /// Processor time used so far, user and system, children included.
     pub fn cpu(&self) -> Duration {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
-        let after_name = stat.rsplit(") ").next().unwrap_or_default();
-        let field = |n: usize| after_name.split(' ').nth(n).and_then(|f| f.parse().ok()).unwrap_or(0u64);
-        Duration::from_millis((field(11) + field(12)) * 10) // in hundredths of a second on Linux
+        let mut processes = vec![self.child.id()];
+        let mut hundredths = 0;
+        while let Some(pid) = processes.pop() {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let after_name = stat.rsplit(") ").next().unwrap_or_default();
+            let field = |n: usize| after_name.split(' ').nth(n).and_then(|f| f.parse().ok()).unwrap_or(0u64);
+            hundredths += field(11) + field(12);
+            let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+            processes.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+        }
+        Duration::from_millis(hundredths * 10)
     }
 
     /// Resident memory in MiB.
@@ -70,6 +77,16 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        if let Some(pid) = rustix::process::Pid::from_raw(self.child.id() as i32) {
+            // some have children that they end themselves when asked to
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            for _ in 0..100 {
+                if self.child.try_wait().is_ok_and(|status| status.is_some()) {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
