@@ -14,7 +14,7 @@ mod zones;
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -586,12 +586,19 @@ fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
 /// The address with a port that a text without brackets or without a port
 /// means.
 fn listen_meant(text: &str) -> Option<SocketAddr> {
-    let usual = |address| SocketAddr::new(address, 53);
-    let Some((before, port)) = text.rsplit_once(':') else { return text.parse().ok().map(usual) };
-    let port = port.parse().ok().filter(|port: &u16| *port != 0 && !before.is_empty());
-    match (before.parse::<Ipv6Addr>(), port) {
-        (Ok(address), Some(port)) => Some(SocketAddr::new(address.into(), port)),
-        _ => text.parse().ok().map(usual),
+    let bare = |text: &str| -> Option<SocketAddr> {
+        let inner = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        Some(SocketAddr::new(inner.unwrap_or(text).parse().ok()?, 53))
+    };
+    let Some((before, port)) = text.rsplit_once(':') else { return bare(text) };
+    let address = match before {
+        "" | "*" => Some(Ipv4Addr::UNSPECIFIED.into()),
+        "localhost" => Some(Ipv4Addr::LOCALHOST.into()),
+        _ => before.parse::<Ipv6Addr>().ok().map(IpAddr::from),
+    };
+    match (address, port.parse().ok().filter(|port: &u16| *port != 0)) {
+        (Some(address), Some(port)) => Some(SocketAddr::new(address, port)),
+        _ => bare(text),
     }
 }
 

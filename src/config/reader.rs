@@ -148,7 +148,12 @@ impl<'a> Reader<'a> {
             },
             (Value::Map(_), "a single value") => words::apart(&self.gather.key_of(self.node.place)),
             (Value::Map(_), "a list") => Some("begin each item with `- `, or put `[ ]` around".into()),
-            (Value::List(_), "a map") => Some("give each item its name as a key: `NAME: …`".into()),
+            (Value::List(items), "a map") => match items.iter().map(pair).collect::<Option<Vec<_>>>() {
+                Some(pairs) if words::is_of_pairs(&self.gather.key_of(self.node.place)) => {
+                    Some(format!("write `{{ {} }}`", brief(&pairs.join(", "))))
+                }
+                _ => Some("give each item its name as a key: `NAME: …`".into()),
+            },
             _ => None,
         };
         let kind = ProblemKind::WrongShape { found, expected: expected.into() };
@@ -198,6 +203,13 @@ impl<'a> Reader<'a> {
         self.gather.refuse(at, kind, Some(help));
         near.map_or(Admission::LeftOut, Admission::MeantAs)
     }
+}
+
+/// A map of one key with a single value, without its braces.
+fn pair(node: &Node) -> Option<String> {
+    let Value::Map(entries) = &node.value else { return None };
+    let [(key, Node { value: Value::Single(_, text), .. })] = &entries[..] else { return None };
+    Some(format!("{key}: {text}"))
 }
 
 /// What becomes of an entry of a fixed map.

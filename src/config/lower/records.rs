@@ -349,6 +349,9 @@ impl Lower<'_> {
     }
 
     fn stars(&self, key: &str, name: &Name, place: Place, apex: &Name) {
+        if key.contains('\\') {
+            return; // who escapes a letter knows what it is
+        }
         let mut above = Some(name.clone());
         let labels: Vec<&[u8]> = name.labels().collect();
         let Some(last) = labels.iter().copied().enumerate().rposition(is_literal_star) else { return };
