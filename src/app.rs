@@ -49,6 +49,9 @@ const TOTALS_EVERY: Duration = Duration::from_secs(60);
 pub enum StartError {
     Listen(ListenError),
     Threads(std::io::Error),
+    Signals(std::io::Error),
+    /// It ended by itself, which is a defect.
+    EngineEnded,
 }
 
 impl fmt::Display for StartError {
@@ -56,6 +59,10 @@ impl fmt::Display for StartError {
         match self {
             StartError::Listen(error) => write!(f, "{error}"),
             StartError::Threads(error) => write!(f, "no threads for probes: {error}"),
+            StartError::Signals(error) => write!(f, "signals can't be waited for: {error}"),
+            StartError::EngineEnded => f.write_str(
+                "the health engine has ended by a defect of this program, told above; please report it",
+            ),
         }
     }
 }
@@ -336,7 +343,7 @@ impl Drop for Report {
 /// Serves until SIGTERM or SIGINT; SIGHUP and changed files reload.
 pub async fn serve(loaded: Loaded, listen: Vec<SocketAddr>, watch: Watch) -> Result<(), StartError> {
     use tokio::signal::unix::{SignalKind, signal};
-    let on = |kind| signal(kind).map_err(StartError::Threads);
+    let on = |kind| signal(kind).map_err(StartError::Signals);
     let mut terminate = on(SignalKind::terminate())?;
     let mut interrupt = on(SignalKind::interrupt())?;
 
@@ -349,7 +356,7 @@ pub async fn serve(loaded: Loaded, listen: Vec<SocketAddr>, watch: Watch) -> Res
     let outcome = tokio::select! {
         _ = terminate.recv() => Ok("SIGTERM"),
         _ = interrupt.recv() => Ok("SIGINT"),
-        _ = running.failed() => Err(StartError::Threads(std::io::Error::other("the engine has ended"))),
+        _ = running.failed() => Err(StartError::EngineEnded),
         never = &mut reloads => match never {},
     };
     if let Ok(signal) = outcome {

@@ -1,8 +1,8 @@
 //! The command line.
 
 use std::fmt::Display;
-use std::io::{IsTerminal, Write};
-use std::net::SocketAddr;
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -23,13 +23,17 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Probe the endpoints and answer for the zones of a configuration.
+    #[command(
+        after_help = "The environment variable HALE_LOG filters the log: `warn`, or `haledns=debug` for \
+                            every probe. NO_COLOR switches colours off."
+    )]
     Serve {
         /// Directories and files; of a directory every *.yaml and *.yml below it.
         #[arg(required = true, value_name = "PATH")]
         paths: Vec<PathBuf>,
         /// Where to answer, UDP and TCP; may be given several times. Replaces
         /// the configuration's `server.listen`.
-        #[arg(long, value_name = "ADDR:PORT")]
+        #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
         listen: Vec<SocketAddr>,
         /// How log lines look; replaces the configuration's `server.log`.
         #[arg(long, value_enum, value_name = "FORMAT")]
@@ -52,7 +56,7 @@ enum Command {
     /// server to ask with dig. Needs no network, no root and no files.
     Demo {
         /// Where to answer, UDP and TCP.
-        #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:5300")]
+        #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:5300", value_parser = address)]
         listen: SocketAddr,
         /// Bring up the sample's endpoints alone, beside `hale serve zones`.
         #[arg(long, conflicts_with = "tour")]
@@ -68,6 +72,20 @@ enum Log {
     Auto,
     Text,
     Json,
+}
+
+/// An address with a port, as `--listen` takes it.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        let (address, port) = match text.trim_matches(['[', ']']).parse::<IpAddr>() {
+            Ok(address) => (address, 53),
+            Err(_) => {
+                let port = text.rsplit(':').next().and_then(|port| port.parse().ok());
+                (Ipv4Addr::LOCALHOST.into(), port.unwrap_or(53))
+            }
+        };
+        format!("it takes an address and a port, such as {}", SocketAddr::new(address, port))
+    })
 }
 
 fn main() -> ExitCode {
@@ -104,11 +122,7 @@ fn serve(paths: Vec<PathBuf>, listen: Vec<SocketAddr>, log: Option<Log>) -> Exit
     let loaded = match config::load(watch.paths()) {
         Ok(loaded) => loaded,
         Err(report) => {
-            eprint!(
-                "{}{}",
-                report.text(std::io::stderr().is_terminal()),
-                error_count(&report, watch.paths())
-            );
+            eprint!("{}{}", report.text(colours(&std::io::stderr())), error_count(&report, watch.paths()));
             return ExitCode::FAILURE;
         }
     };
@@ -118,8 +132,8 @@ fn serve(paths: Vec<PathBuf>, listen: Vec<SocketAddr>, log: Option<Log>) -> Exit
         Some(Log::Json) => LogFormat::Json,
         None => loaded.settings.log,
     };
-    let terminal = std::io::stderr().is_terminal();
-    telemetry::start_log(format == LogFormat::Json, format == LogFormat::Auto && terminal);
+    telemetry::start_log(format == LogFormat::Json, format == LogFormat::Auto && colours(&std::io::stderr()));
+    tracing::info!(paths = ?watch.paths(), "hale {} starts, pid {}", env!("CARGO_PKG_VERSION"), std::process::id());
     let lints = loaded.lint_report();
     if !lints.problems.is_empty() {
         tracing::warn!("{}", lints.text(false).trim_end());
@@ -138,14 +152,23 @@ fn check(paths: &[PathBuf], json: bool, strict: bool) -> ExitCode {
     };
     let text = match json {
         true => format!("{:#}\n", report.json()),
-        false => report.text(std::io::stdout().is_terminal()) + &summary,
+        false => report.text(colours(&std::io::stdout())) + &summary,
     };
-    // who reads no further, as `head` does, has seen enough
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    let mut out = std::io::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // who reads no further, as `head` does, has seen enough
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => return fail(error),
+        _ => {}
+    }
     match report.has_errors() || (strict && !report.problems.is_empty()) {
         true => ExitCode::FAILURE,
         false => ExitCode::SUCCESS,
     }
+}
+
+/// Whether text that goes there may be coloured (no-color.org).
+fn colours(to: &impl IsTerminal) -> bool {
+    to.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// What a good configuration holds, in one line.
@@ -153,8 +176,12 @@ fn summary(loaded: &Loaded) -> String {
     let model = &loaded.model;
     let balancers: usize = model.zones.iter().map(|zone| zone.load_balancers.len()).sum();
     let endpoints: usize = model.pools.iter().map(|pool| pool.endpoints.len()).sum();
+    let warnings = match loaded.lints.len() {
+        0 => String::new(),
+        number => format!("\n{}, ", count(number, "warning")),
+    };
     format!(
-        "no errors: {}, {}, {}, {}, {} in {}\n",
+        "{warnings}no errors: {}, {}, {}, {}, {} in {}\n",
         count(model.zones.len(), "zone"),
         count(balancers, "load balancer"),
         count(model.pools.len(), "pool"),

@@ -70,6 +70,8 @@ pub struct Reloader {
     settings: Settings,
     model: Arc<Model>,
     hangup: Signal,
+    /// What was read last was refused.
+    refused: bool,
     looks: Interval,
     /// What the files looked like when they were last read.
     read: u64,
@@ -83,7 +85,7 @@ pub struct Reloader {
 #[derive(Debug)]
 enum Reloaded {
     /// The files say what they said before.
-    Unchanged,
+    Unchanged { was_refused: bool },
     /// This is new.
     Changed { prepared: Prepared, settings_changed: bool },
 }
@@ -131,7 +133,12 @@ impl Attempt {
     /// Logs it, and puts a new configuration in force.
     fn tell(self, control: &Control) {
         match self.0 {
-            Ok(Reloaded::Unchanged) => info!("configuration read again: nothing has changed"),
+            Ok(Reloaded::Unchanged { was_refused: false }) => {
+                info!("configuration read again: nothing has changed");
+            }
+            Ok(Reloaded::Unchanged { was_refused: true }) => {
+                info!("configuration read again: it is in order, and says what is in force");
+            }
             Ok(Reloaded::Changed { prepared, settings_changed }) => {
                 if settings_changed {
                     warn!("`server:` has changed; that part takes effect with the next start");
@@ -153,6 +160,7 @@ impl Reloader {
             load: config::load,
             settings: loaded.settings,
             model: loaded.model,
+            refused: false,
             looks,
             hangup: watch.hangup,
             read: watch.seen,
@@ -212,6 +220,11 @@ impl Reloader {
         };
         let Ok((settings, reloaded)) = weighed else { return Attempt(Err(ReloadError::Defect)) };
         self.settings = settings;
+        let was_refused = std::mem::replace(&mut self.refused, reloaded.is_err());
+        let reloaded = match reloaded {
+            Ok(Reloaded::Unchanged { .. }) => Ok(Reloaded::Unchanged { was_refused }),
+            other => other,
+        };
         if let Ok(Reloaded::Changed { prepared, .. }) = &reloaded {
             self.model = Arc::clone(prepared.model());
         }
@@ -234,7 +247,7 @@ fn weigh(
     settings.reload_guard = loaded.settings.reload_guard; // works at once
     let settings_changed = loaded.settings != settings;
     if loaded.model == model && !settings_changed {
-        return (settings, Ok(Reloaded::Unchanged));
+        return (settings, Ok(Reloaded::Unchanged { was_refused: false }));
     }
     if settings.reload_guard
         && let Err(error) = guard(&model, &loaded.model)
@@ -342,6 +355,6 @@ mod tests {
         reloader.load = |_| config::load_texts(vec![("a.yaml".into(), "zone: [".into())]);
         assert!(matches!(reloader.read_files(0).await.0, Err(ReloadError::Config(_))));
         reloader.load = good;
-        assert!(matches!(reloader.read_files(0).await.0, Ok(Reloaded::Unchanged)));
+        assert!(matches!(reloader.read_files(0).await.0, Ok(Reloaded::Unchanged { .. })));
     }
 }
