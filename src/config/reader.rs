@@ -148,12 +148,14 @@ impl<'a> Reader<'a> {
             },
             (Value::Map(_), "a single value") => words::apart(&self.gather.key_of(self.node.place)),
             (Value::Map(_), "a list") => Some("begin each item with `- `, or put `[ ]` around".into()),
-            (Value::List(items), "a map") => match items.iter().map(pair).collect::<Option<Vec<_>>>() {
-                Some(pairs) if !pairs.is_empty() => {
-                    Some(format!("write `{{ {} }}`", brief(&pairs.join(", "))))
+            (Value::List(items), "a map") if !items.is_empty() => {
+                match items.iter().map(pair).collect::<Option<Vec<_>>>() {
+                    Some(pairs) if words::is_of_pairs(&self.gather.key_of(self.node.place)) => {
+                        Some(format!("write `{{ {} }}`", brief(&pairs.join(", "))))
+                    }
+                    _ => Some("give each item its name as a key: `NAME: …`".into()),
                 }
-                _ => Some("give each item its name as a key: `NAME: …`".into()),
-            },
+            }
             _ => None,
         };
         let kind = ProblemKind::WrongShape { found, expected: expected.into() };

@@ -219,6 +219,12 @@ pub fn apart(key: &str) -> Option<String> {
     Some(format!("define it under `{section}` and name it here"))
 }
 
+/// Whether the map under a key has single values, so that a list of pairs means
+/// the same.
+pub fn is_of_pairs(key: &str) -> bool {
+    matches!(key, "header" | "pool_weights")
+}
+
 /// What to do with a list that stands where one value is due.
 pub fn one_of_several(key: &str) -> &'static str {
     match key {
