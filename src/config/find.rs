@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::place::Gather;
@@ -39,15 +40,12 @@ pub fn read_all(paths: &[PathBuf], limit: u64, gather: &Gather) -> Vec<(PathBuf,
         if !seen.insert(true_path(&path)) {
             continue;
         }
-        match fs::metadata(&path) {
-            Ok(data) if data.len() > limit => {
-                let kind = ProblemKind::TooLarge { octets: data.len(), limit };
+        match read(&path, limit) {
+            Ok(octets) if octets.len() as u64 > limit => {
+                let octets = fs::metadata(&path).map_or(0, |data| data.len()).max(limit + 1);
+                let kind = ProblemKind::TooLarge { octets, limit };
                 gather.refuse_file(&path, kind, Some("split it into several files".into()));
-                continue;
             }
-            _ => {}
-        }
-        match fs::read(&path) {
             Ok(octets) => files.push((path, octets)),
             Err(error) => {
                 let help = "see that the user who runs this may read it".to_owned();
@@ -56,6 +54,16 @@ pub fn read_all(paths: &[PathBuf], limit: u64, gather: &Gather) -> Vec<(PathBuf,
         }
     }
     files
+}
+
+/// A file's octets, and of one that is too long, or never ends, one more than
+/// the limit.
+fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let file = fs::File::open(path)?;
+    let expected = file.metadata()?.len().min(limit);
+    let mut octets = Vec::with_capacity(expected as usize + 1);
+    file.take(limit + 1).read_to_end(&mut octets)?;
+    Ok(octets)
 }
 
 /// The one path of a file, however it was reached.
@@ -87,7 +95,16 @@ fn walk(directory: &Path, found: &mut Vec<PathBuf>, gather: &Gather) -> bool {
         } else if path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
             && !path.is_dir()
         {
-            found.push(path);
+            match fs::metadata(&path) {
+                // a pipe or a device lets its reader wait, for ever perhaps
+                Ok(data) if !data.is_file() => {
+                    let help =
+                        "take it out of the directory; a pipe may be given as a path of its own".to_owned();
+                    refuse(&path, "it is no regular file".to_owned(), Some(help), gather);
+                    sound = false;
+                }
+                _ => found.push(path),
+            }
         }
     }
     sound

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::support::folder::Folder;
 use haledns::config::{self, Loaded, LogFormat, ProblemKind, Report};
 use haledns::model::{
     AnswerShape, Check, Name, PoolId, Serial, SteeringPolicy, Thresholds, Weight, WhenUnavailable,
@@ -314,6 +315,20 @@ fn what_cannot_be_read_is_a_problem_of_its_file() {
     fs::File::create(&file).unwrap().set_len((64 << 20) + 1).unwrap();
     let report = config::load(&[file]).unwrap_err();
     assert_eq!(report.problems[0].kind, ProblemKind::TooLarge { octets: (64 << 20) + 1, limit: 64 << 20 });
+}
+
+#[test]
+fn what_is_no_regular_file_in_a_directory_is_refused_and_not_waited_for() {
+    let folder =
+        Folder::with("a.yaml", "zone: example.com\nrecords: { '': { type: NS, value: ns.example.net. } }\n");
+    let pipe = folder.join("pipe.yaml");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    std::os::unix::fs::symlink("/dev/zero", folder.join("zero.yaml")).unwrap();
+    let report = config::load(&[folder.path().to_owned()]).unwrap_err().text(false);
+    assert_eq!(report.matches("cannot be read: it is no regular file").count(), 2, "{report}");
+    // one that is given by itself is read, but not without end
+    let endless = config::load(&[folder.join("zero.yaml")]).unwrap_err().text(false);
+    assert!(endless.contains("octets; at most"), "{endless}");
 }
 
 #[test]
