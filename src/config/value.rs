@@ -9,6 +9,9 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
+/// The longest TTL, in seconds (RFC 2181, section 8).
+pub const MAX_TTL: u32 = i32::MAX as u32;
+
 /// A duration: seconds (`15`, `0.5`), or a sum of `d`, `h`, `m`, `s`, `ms`
 /// from the largest to the smallest (`1h30m`). Neither begins with a zero that
 /// means nothing, as an octal number of other programs would.

@@ -9,7 +9,6 @@ use super::super::problem::ProblemKind;
 use super::super::reader::{Field, Named, OneOrMany, Scalar, SingleOrMap, brief};
 use super::super::{shape, value, words};
 use super::Lower;
-use super::zones::MAX_TTL;
 use crate::model::Name;
 
 pub(super) const A: u16 = 1;
@@ -112,7 +111,7 @@ impl Lower<'_> {
                 };
                 let set = Set {
                     place,
-                    ttl: self.seconds(&record.ttl, MAX_TTL, ttl),
+                    ttl: self.seconds(&record.ttl, value::MAX_TTL, ttl),
                     values: self.values(record, rtype, place, apex),
                 };
                 self.fits_a_message(&owner, rtype, &set);

@@ -6,11 +6,11 @@ use super::super::place::{Place, Spot};
 use super::super::problem::ProblemKind;
 use super::super::reader::{Field, Named, OneOrMany, Scalar, brief};
 use super::super::shape;
+use super::super::value::MAX_TTL;
 use super::records::{NS, ascii_form};
 use super::{Definitions, Lower};
 use crate::model::{LoadBalancer, Name, RecordSet, Serial, Soa, Zone};
 
-pub(super) const MAX_TTL: u32 = i32::MAX as u32;
 const USUAL_TTL: u32 = 3600;
 
 /// A zone's load balancers, with the places of their keys.
