@@ -325,14 +325,20 @@ fn writer(pipe: &Path) -> File {
 
 /// A server with a named pipe among its files: reading that takes until
 /// somebody has written.
-fn with_a_slow_file() -> (Folder, Hale) {
+fn started_with_a_slow_file() -> (Folder, Hale) {
     let folder = Folder::with("a.yaml", &fixed("192.0.2.1", 30));
     let pipe = folder.join("slow.yaml");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let mut serve = command(["serve", "--listen", "127.0.0.1:0"]);
     serve.arg(folder.join("a.yaml")).arg(&pipe);
     let hale = Hale::start(serve);
-    writer(&pipe).write_all(b"monitors: {}\n").unwrap();
+    (folder, hale)
+}
+
+/// The same, serving.
+fn with_a_slow_file() -> (Folder, Hale) {
+    let (folder, hale) = started_with_a_slow_file();
+    writer(&folder.join("slow.yaml")).write_all(b"monitors: {}\n").unwrap();
     hale.address();
     (folder, hale)
 }
@@ -366,12 +372,8 @@ fn a_slow_load_takes_effect_when_it_is_done() {
 
 #[test]
 fn a_hangup_while_the_first_configuration_is_read_ends_nothing() {
-    let folder = Folder::with("a.yaml", &fixed("192.0.2.1", 30));
+    let (folder, hale) = started_with_a_slow_file();
     let pipe = folder.join("slow.yaml");
-    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let mut serve = command(["serve", "--listen", "127.0.0.1:0"]);
-    serve.arg(folder.join("a.yaml")).arg(&pipe);
-    let hale = Hale::start(serve);
     let mut first = writer(&pipe); // it is being read now
     hale.signal(Signal::HUP);
     first.write_all(b"monitors: {}\n").unwrap();

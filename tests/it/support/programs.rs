@@ -2,6 +2,10 @@
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// So many tests were skipped in this run.
+static SKIPPED: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether `program` can be run. A test that cannot do without it ends when
 /// this is false; with `HALE_REQUIRE_PROGRAMS=1` it fails instead.
@@ -16,7 +20,8 @@ pub fn need(program: &str) -> bool {
         assert!(!required, "the program `{program}` is not installed, and HALE_REQUIRE_PROGRAMS=1");
         let test = std::thread::current().name().unwrap_or("a test").to_owned();
         // Not `eprintln!`: what a passing test prints is kept from people's eyes.
-        let line = format!("SKIPPED {test}: the program `{program}` is not installed\n");
+        let number = SKIPPED.fetch_add(1, Ordering::Relaxed) + 1;
+        let line = format!("SKIPPED no. {number}, {test}: the program `{program}` is not installed\n");
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
     found
