@@ -14,6 +14,7 @@ pub mod demo;
 mod limits;
 mod reload;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -22,7 +23,7 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
@@ -111,7 +112,7 @@ pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result
     let settings = &loaded.settings;
     let claim = serve::claim(listen)?;
     let mut limits = serve_limits(settings);
-    let max_probes = raise_open_files(settings.max_probes, &mut limits);
+    let max_probes = raise_open_files(settings.max_probes, listen.len(), &mut limits);
     let clock = Clock::start();
     let mut engine = Engine::new(max_probes, clock.epoch());
     engine.ready_by(clock.now() + settings.startup_wait);
@@ -138,6 +139,7 @@ pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result
         events,
         prober: Arc::new(Prober::new()),
         probes: probes.handle(),
+        running: HashMap::new(),
         tell,
         ready,
         stopped,
@@ -235,6 +237,8 @@ struct EngineTask {
     events: mpsc::UnboundedSender<Event>,
     prober: Arc<Prober>,
     probes: Handle,
+    /// The probes on their way.
+    running: HashMap<TargetId, AbortHandle>,
     tell: Tell,
     /// Whether the first round was complete, once it is over.
     ready: watch::Sender<Option<bool>>,
@@ -265,6 +269,9 @@ impl EngineTask {
             }
             let now = self.clock.now();
             for event in batch.drain(..) {
+                if let Event::Probed { target, .. } = &event {
+                    self.running.remove(target);
+                }
                 let reload = matches!(event, Event::Reload(_));
                 self.engine.handle(event, now);
                 if reload {
@@ -287,12 +294,18 @@ impl EngineTask {
                 Effect::Probe { target, task } => {
                     let prober = Arc::clone(&self.prober);
                     let report = Report { target, events: self.events.clone(), outcome: None };
-                    self.probes.spawn(async move {
+                    let probe = self.probes.spawn(async move {
                         let mut report = report;
                         let outcome = prober.run(&task).await;
                         telemetry::tell_probe(&task, &outcome);
                         report.outcome = Some(outcome);
                     });
+                    self.running.insert(target, probe.abort_handle());
+                }
+                Effect::Abandon { target } => {
+                    if let Some(probe) = self.running.remove(&target) {
+                        probe.abort();
+                    }
                 }
                 Effect::Publish(snapshot) => self.publisher.publish(snapshot),
                 Effect::Ready { complete } => drop(self.ready.send_replace(Some(complete))),

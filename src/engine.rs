@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use crate::authority::{BalancerState, BalancerStatus, Compiler, Prepared, Snapshot, Traffic};
 use crate::health::{
-    Outcome, PoolHealth, PoolState, ProbeTask, Reason, Schedule, ScheduleCounters, Table, TargetId, Verdict,
+    Outcome, PoolHealth, PoolState, ProbeTask, Reason, Rhythm, Schedule, ScheduleCounters, Table, TargetId,
+    Verdict,
 };
 use crate::model::{Model, Name, PoolId, Serial};
 use crate::moment::Moment;
@@ -19,8 +20,9 @@ use crate::moment::Moment;
 /// After a publication further changes are gathered for so long.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// A new configuration is held back at most so long while its new targets are
-/// probed, so that a renamed pool or a replaced address blanks nothing.
+/// A new configuration is held back at most so long after the last of its new
+/// targets was due, so that a renamed pool or a replaced address blanks nothing.
+/// An endpoint that falls meanwhile ends the wait.
 const HOLD: Duration = Duration::from_millis(500);
 
 /// Changes of answers are gathered for so long before a serial goes up.
@@ -40,6 +42,8 @@ pub enum Event {
 pub enum Effect {
     /// Make this probe, and report its outcome.
     Probe { target: TargetId, task: Arc<ProbeTask> },
+    /// Nobody waits for this probe any more.
+    Abandon { target: TargetId },
     /// From now on answer from this.
     Publish(Arc<Snapshot>),
     /// The first round is over: there is something to answer. Comes once.
@@ -231,8 +235,14 @@ impl Engine {
 
     fn reload(&mut self, prepared: Prepared, now: Moment) {
         self.adopted = now;
+        if self.hold_until.is_none() && self.publish_at.take().is_some() && self.published.is_some() {
+            // what was to be published of the old configuration is not to wait for the new one
+            self.effects.push_back(Effect::Publish(Arc::new(self.snapshot())));
+        }
         let new = self.table.adopt(prepared.model(), now);
-        self.schedule.adopt(&self.table, now);
+        for target in self.schedule.adopt(&self.table, now) {
+            self.effects.push_back(Effect::Abandon { target });
+        }
         for &id in &new {
             let target = self.table.target(id).expect("adopted just now");
             self.schedule.plan(id, target.rhythm.first(now, new.len()));
@@ -261,8 +271,10 @@ impl Engine {
         self.changed_zones.clear();
         self.serials_at = None;
         self.tell_of_reload(&before, now);
-        let waits = self.published.is_some() && !self.table.is_settled();
-        self.hold_until = waits.then(|| now + HOLD);
+        if self.published.is_some() && !new.is_empty() {
+            // a hold that has begun goes on, however many reloads come
+            self.hold_until.get_or_insert(now + HOLD + Rhythm::first_round(new.len()));
+        }
         self.publish_at = Some(self.hold_until.unwrap_or(now));
     }
 

@@ -221,23 +221,26 @@ fn refuse(reply: &mut Reply) {
 fn refer(names: &Names, cut: &Node, asked_length: usize, reply: &mut Reply) {
     let Some(servers) = names.set(cut, rtype::NS) else { return };
     let cut_name = names.name(cut);
-    let Some(mut target_at) = reply.referral(12 + asked_length - cut_name.len(), servers) else { return };
+    let Some(first) = reply.referral(12 + asked_length - cut_name.len(), servers) else { return };
     let mut server = Key::default();
-    for target in servers.rdata() {
-        if target_at < reply::MAX_POINTER
-            && server.read(target).is_some()
-            && let Some(node) = names.exact(&server)
-            && names.zone(node).1 == names.zone(cut).1
-        {
-            // below this cut nobody else can tell; below another one it helps
-            // where two zones name each other's servers (RFC 9471 §3)
-            let needed = server.wire().ends_with(cut_name);
-            for rtype in [rtype::A, rtype::AAAA] {
-                if let Some(glue) = names.set(node, rtype) {
-                    reply.glue(target_at, glue, needed);
+    // below this cut nobody else can tell; below another one it helps where two
+    // zones name each other's servers (RFC 9471 §3), if there is room after that
+    for needed in [true, false] {
+        let mut target_at = first;
+        for target in servers.rdata() {
+            if target_at < reply::MAX_POINTER
+                && server.read(target).is_some()
+                && server.wire().ends_with(cut_name) == needed
+                && let Some(node) = names.exact(&server)
+                && names.zone(node).1 == names.zone(cut).1
+            {
+                for rtype in [rtype::A, rtype::AAAA] {
+                    if let Some(glue) = names.set(node, rtype) {
+                        reply.glue(target_at, glue, needed);
+                    }
                 }
             }
+            target_at += crate::authority::RECORD_HEAD + target.len();
         }
-        target_at += crate::authority::RECORD_HEAD + target.len();
     }
 }

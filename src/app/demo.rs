@@ -113,7 +113,7 @@ struct Server {
 
 /// Gives the demonstration.
 pub async fn run(mode: Mode, listen: SocketAddr) -> Result<(), DemoError> {
-    super::raise_open_files(None, &mut crate::serve::Limits::default());
+    super::raise_open_files(None, 1, &mut crate::serve::Limits::default());
     let mut loaded = sample(SAMPLE_PORT)?;
     let mut endpoints = endpoints::raise(&loaded.model).await;
     if endpoints.is_err() && mode != Mode::EndpointsOnly {

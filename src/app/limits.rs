@@ -5,7 +5,7 @@ use tracing::warn;
 
 use crate::serve;
 
-/// Kept for listening sockets, files and the log.
+/// Kept for files, the log and the runtime.
 const RESERVE: u64 = 64;
 
 /// So many probes run at once unless the limit on open files is lower.
@@ -13,8 +13,9 @@ const DEFAULT_MAX_PROBES: u64 = 10_000;
 
 /// Raises the soft limit on open files to the hard one and shares it out.
 /// Returns how many probes may run at once: `wanted`, as far as clients of DNS
-/// keep their part; with few files to share theirs becomes a quarter.
-pub fn raise_open_files(wanted: Option<u32>, limits: &mut serve::Limits) -> usize {
+/// keep their part; with few files to share theirs becomes a quarter, or what
+/// the probes leave.
+pub fn raise_open_files(wanted: Option<u32>, addresses: usize, limits: &mut serve::Limits) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     let open_files = match setrlimit(Resource::Nofile, raised) {
@@ -23,13 +24,15 @@ pub fn raise_open_files(wanted: Option<u32>, limits: &mut serve::Limits) -> usiz
     };
     let wanted = wanted.map_or(DEFAULT_MAX_PROBES, u64::from);
     let Some(open_files) = open_files else { return wanted as usize };
-    let (connections, probes) = share_out(open_files, limits.tcp_connections as u64, wanted);
-    if probes < wanted {
+    let sockets = (addresses * (limits.udp_workers + 1)) as u64;
+    let (connections, probes) =
+        share_out(open_files.saturating_sub(sockets), limits.tcp_connections as u64, wanted);
+    if probes < wanted || connections < limits.tcp_connections as u64 {
         warn!(
             open_files,
             max_probes = probes,
             tcp_connections = connections,
-            "the limit on open files lets {probes} probes run at once instead of {wanted}; \
+            "the limit on open files lets {probes} probes and {connections} TCP connections be at once; \
              raise it with `ulimit -n` or LimitNOFILE="
         );
     }
@@ -40,7 +43,7 @@ pub fn raise_open_files(wanted: Option<u32>, limits: &mut serve::Limits) -> usiz
 /// TCP connections and probes that so many open files allow.
 fn share_out(open_files: u64, connections: u64, probes: u64) -> (u64, u64) {
     let room = open_files.saturating_sub(RESERVE).max(2);
-    let connections = connections.min((room / 4).max(1));
+    let connections = connections.min((room / 4).max(room.saturating_sub(probes)).max(1));
     (connections, probes.min(room - connections))
 }
 
@@ -60,5 +63,6 @@ mod tests {
         ] {
             assert_eq!(share_out(open_files, 1000, 10_000), shares, "{open_files}");
         }
+        assert_eq!(share_out(1024, 1000, 50), (910, 50), "what probes leave is the clients'");
     }
 }

@@ -3,12 +3,14 @@
 //! A verdict rebuilds only the pool it touches and the load balancers that
 //! use it; everything else is shared with the snapshot before.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
 use super::Names;
+use super::names::nested_apexes;
 use crate::health::{PoolHealth, Table};
-use crate::model::{LoadBalancer, Model, PoolId, SteeringPolicy, Weight, WhenUnavailable, Zone};
+use crate::model::{LoadBalancer, Model, Name, PoolId, SteeringPolicy, Weight, WhenUnavailable, Zone};
 use crate::steering::{Candidates, Choice, PoolOffer, offer};
 
 /// Everything the query path reads: immutable, replaced as a whole.
@@ -27,13 +29,15 @@ pub struct Snapshot {
 pub struct Prepared {
     model: Arc<Model>,
     names: Arc<Names>,
+    nested: HashMap<Name, Vec<Name>>,
 }
 
 impl Prepared {
     /// Lays out the names of `model`.
     pub fn new(model: Arc<Model>) -> Prepared {
         let names = Arc::new(Names::compile(&model));
-        Prepared { model, names }
+        let nested = nested_apexes(&model);
+        Prepared { model, names, nested }
     }
 
     /// What was prepared.
@@ -103,6 +107,8 @@ pub struct Compiler {
     places: Vec<(usize, usize)>,
     /// Where each zone's load balancers begin, and where the last ones end.
     zone_starts: Vec<usize>,
+    /// The served zones right below each one.
+    nested: HashMap<Name, Vec<Name>>,
     /// The load balancers that use each pool.
     users: Vec<Vec<usize>>,
 }
@@ -121,7 +127,7 @@ pub struct Recompiled {
 impl Compiler {
     /// Compiles what was prepared at the verdicts of `table`, which has adopted it.
     pub fn new(prepared: Prepared, table: &Table) -> Compiler {
-        let Prepared { model, names } = prepared;
+        let Prepared { model, names, nested } = prepared;
         let ids = || (0..model.pools.len() as u32).map(PoolId);
         let pools: Vec<PoolHealth> = ids().map(|id| table.pool(&model, id)).collect();
         let offers: Vec<PoolOffer> =
@@ -145,7 +151,7 @@ impl Compiler {
                 (Arc::new(compiled), status)
             })
             .unzip();
-        Compiler { model, names, pools, offers, balancers, statuses, places, zone_starts, users }
+        Compiler { model, names, pools, offers, balancers, statuses, places, zone_starts, nested, users }
     }
 
     /// Takes in that some endpoint's verdict in `pool` changed.
@@ -165,7 +171,8 @@ impl Compiler {
             let (compiled, status) = compile_balancer(self.load_balancer(user), &self.offers);
             if *self.balancers[user] != compiled {
                 self.balancers[user] = Arc::new(compiled);
-                if !changes.zones.contains(&zone) {
+                if changes.zones.last() != Some(&zone) {
+                    // users stand in the order of zones
                     changes.zones.push(zone);
                 }
             }
@@ -214,6 +221,7 @@ impl Compiler {
         here.soa == there.soa
             && here.records == there.records
             && names(here) == names(there)
+            && self.nested.get(&here.apex) == other.nested.get(&there.apex)
             && self.balancers_of(zone) == other.balancers_of(its_zone)
     }
 

@@ -333,6 +333,7 @@ impl Names {
         let mut names = Layout::default();
         let mut first_balancer = 0;
         let apexes: HashSet<&[u8]> = model.zones.iter().map(|zone| zone.apex.wire()).collect();
+        let nested = nested_apexes(model);
         for (zone, number) in model.zones.iter().zip(0..) {
             // what a zone of our own below holds is its business: of all apexes
             // at or above a name, this zone's must be the nearest
@@ -353,7 +354,9 @@ impl Names {
                 }
             }
             first_balancer += zone.load_balancers.len() as u32;
-            let owners: Vec<Name> = sites.keys().cloned().collect();
+            let mut owners: Vec<Name> = sites.keys().cloned().collect();
+            // a nested zone's apex is not ours, but what lies between is
+            owners.extend(nested.get(&zone.apex).into_iter().flatten().cloned());
             for owner in owners {
                 let mut above = owner.parent();
                 while let Some(name) = above.filter(|name| name.is_within(&zone.apex)) {
@@ -368,6 +371,20 @@ impl Names {
         }
         names.finish()
     }
+}
+
+/// The apexes that lie below each zone's own, with no other served apex between.
+pub fn nested_apexes(model: &Model) -> HashMap<Name, Vec<Name>> {
+    let apexes: HashMap<&[u8], &Name> =
+        model.zones.iter().map(|zone| (zone.apex.wire(), &zone.apex)).collect();
+    let mut nested: HashMap<Name, Vec<Name>> = HashMap::new();
+    for zone in &model.zones {
+        let above = zone.apex.suffixes().skip(1).find_map(|suffix| apexes.get(suffix));
+        if let Some(above) = above {
+            nested.entry(Name::clone(above)).or_default().push(zone.apex.clone());
+        }
+    }
+    nested
 }
 
 /// The growing table.

@@ -98,8 +98,7 @@ fn walk(directory: &Path, found: &mut Vec<PathBuf>, gather: &Gather) -> bool {
             match fs::metadata(&path) {
                 // a pipe or a device lets its reader wait, for ever perhaps
                 Ok(data) if !data.is_file() => {
-                    let help =
-                        "take it out of the directory; a pipe may be given as a path of its own".to_owned();
+                    let help = "take it out of the directory".to_owned();
                     refuse(&path, "it is no regular file".to_owned(), Some(help), gather);
                     sound = false;
                 }

@@ -38,8 +38,12 @@ impl Rhythm {
     /// When a target that appeared at `now`, one of `count` new ones, is probed
     /// first: a few at once, many spread over the interval or two seconds.
     pub fn first(&self, now: Moment, count: usize) -> Moment {
-        let round = FIRST_GAP.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
-        now + share(self.interval.min(FIRST_ROUND).min(round), scramble(self.hash))
+        now + share(self.interval.min(Rhythm::first_round(count)), scramble(self.hash))
+    }
+
+    /// Over how long the first probes of `count` new targets are spread.
+    pub fn first_round(count: usize) -> Duration {
+        FIRST_GAP.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX)).min(FIRST_ROUND)
     }
 
     /// The first beat later than `now`.

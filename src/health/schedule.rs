@@ -51,8 +51,9 @@ impl Schedule {
     }
 
     /// After a reload: forgets targets that are gone and gives the others
-    /// their beats anew, since an interval may have changed.
-    pub fn adopt(&mut self, table: &Table, now: Moment) {
+    /// their beats anew, since an interval may have changed. Returns the targets
+    /// whose running probes nobody waits for any more.
+    pub fn adopt(&mut self, table: &Table, now: Moment) -> Vec<TargetId> {
         let planned = std::mem::take(&mut self.queue);
         for Reverse((at, id)) in planned {
             if let Some(target) = table.target(id) {
@@ -60,6 +61,13 @@ impl Schedule {
             }
         }
         self.waiting.retain(|(_, id)| table.target(*id).is_some());
+        let mut orphans: Vec<TargetId> =
+            self.running.keys().copied().filter(|id| table.target(*id).is_none()).collect();
+        orphans.sort();
+        for id in &orphans {
+            self.running.remove(id);
+        }
+        orphans
     }
 
     /// The next probe to begin now, if one is due and the cap allows it.

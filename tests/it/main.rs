@@ -1,5 +1,6 @@
 mod config;
 mod docs;
+mod holding;
 mod layers;
 mod probe;
 mod running;

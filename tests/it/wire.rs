@@ -42,6 +42,8 @@ zones:
       MiXed: { type: A, value: 192.0.2.40 }
       big: { type: A, ttl: 30, values: [BIG] }
       wide: { type: NS, values: [WIDE] }
+      crowd: { type: NS, values: [CROWD, ns.crowd] }
+      ns.crowd: { type: A, value: 192.0.2.63 }
       WIDEGLUE
     load_balancers:
       www: { ttl: 20s, default_pools: [two], fallback_pool: two }
@@ -49,6 +51,8 @@ zones:
       '*.lb': { default_pools: [two], fallback_pool: two }
       six: { default_pools: [six], fallback_pool: six }
       long: { default_pools: [many], fallback_pool: many }
+  deep.below.example.com:
+    records: { '': { type: NS, value: ns.example.net. } }
   other.test:
     records: { '': { type: NS, value: ns }, ns: { type: A, value: 192.0.2.60 }, host: { type: A, value: 192.0.2.61 } }
 pools:
@@ -61,6 +65,7 @@ static SNAPSHOT: LazyLock<Arc<Snapshot>> = LazyLock::new(|| {
     let list = |each: &dyn Fn(u32) -> String, count| (1..=count).map(each).collect::<Vec<_>>().join(", ");
     let text = ZONES
         .replace("BIG", &list(&|n| format!("192.0.2.{n}"), 60))
+        .replace("CROWD", "ns1.wide, ns2.wide, ns3.wide, ns4.wide, ns5.wide, ns6.wide, ns7.wide, ns8.wide")
         .replace("MANY", &list(&|n| format!("{{ name: e{n}, address: 198.51.100.{n} }}"), 64))
         .replace("WIDEGLUE", &(1..=20).map(|n| {
             format!("ns{n}.wide: [ {{ type: A, value: 192.0.2.{n} }}, {{ type: AAAA, value: \"2001:db8::{n}\" }} ]\n      ")
@@ -209,6 +214,13 @@ fn empty_non_terminals_are_nodata_also_those_above_load_balancers() {
 }
 
 #[test]
+fn what_lies_between_a_zone_and_one_nested_in_it_exists() {
+    assert_negative(&ask("below.example.com", RecordType::A), ResponseCode::NoError, 30);
+    assert_negative(&ask("nx.below.example.com", RecordType::A), ResponseCode::NXDomain, 30);
+    assert_eq!(ask("deep.below.example.com", RecordType::NS).answers.len(), 1);
+}
+
+#[test]
 fn wildcards_cover_what_does_not_exist_below_their_parent() {
     let at = |name: &str| format!("{name} 30 A 192.0.2.30");
     assert_answer(&ask("x.wild.example.com", RecordType::A), &[&at("x.wild.example.com.")]);
@@ -280,6 +292,14 @@ fn zones_that_name_each_others_servers_can_be_reached() {
     let reply = ask("www.one.example.com", RecordType::A);
     assert_eq!(lines(&reply.authorities), ["one.example.com. 3600 NS ns.two.example.com."]);
     assert_eq!(lines(&reply.additionals), ["ns.two.example.com. 3600 A 192.0.2.62"]);
+}
+
+#[test]
+fn glue_that_only_helps_leaves_room_for_what_is_needed() {
+    let reply = ask("x.crowd.example.com", RecordType::A);
+    assert!(!reply.metadata.truncation);
+    assert!(lines(&reply.additionals).contains(&"ns.crowd.example.com. 3600 A 192.0.2.63".to_owned()));
+    assert_eq!(over_tcp("x.crowd.example.com", RecordType::A).additionals.len(), 17);
 }
 
 #[test]

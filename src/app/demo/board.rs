@@ -62,7 +62,7 @@ async fn answers(stage: &Stage) -> Vec<(Name, Option<Answer>)> {
 /// The board as text, without what happened.
 fn board(stage: &Stage, answers: &[(Name, Option<Answer>)]) -> Vec<String> {
     let mut lines = match stage.dig() {
-        Some(dig) => vec![format!("hale demo      ask in another terminal:  {dig}"), String::new()],
+        Some(dig) => vec![format!("in another terminal:  {dig}"), String::new()],
         None => vec!["hale demo      endpoints only, beside:  hale serve zones".to_owned(), String::new()],
     };
     let served = stage.server.is_some();

@@ -111,7 +111,7 @@ fn keys_on_the_board_kill_endpoints_and_the_fallback_pool() {
     }
     let mut board = in_a_terminal(&["demo", "--listen", "127.0.0.1:0"]);
     board.printed(0, "127.10.0.1  127.10.0.2 (TTL 30)");
-    let dig = board.printed(0, "ask in another terminal:").text;
+    let dig = board.printed(0, "in another terminal:").text;
     let words: Vec<_> = dig.split_whitespace().collect();
     let after = |word| words[words.iter().position(|other| *other == word).unwrap() + 1];
     let at = words.iter().find_map(|word| word.strip_prefix('@')).unwrap();

@@ -151,6 +151,7 @@ impl World {
                 Effect::Probe { target, task } => self.depart(target, &task)?,
                 Effect::Publish(snapshot) => self.published = snapshot,
                 Effect::Ready { .. } => {}
+                Effect::Abandon { target } => self.flights.retain(|_, (other, _)| *other != target),
                 Effect::Tell(change) => self.told.push(in_words(&change)),
             }
         }
