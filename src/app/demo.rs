@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::{Control, Running, StartError};
@@ -62,6 +63,8 @@ pub enum DemoError {
     },
     Start(StartError),
     Terminal(std::io::Error),
+    /// A signal ended the tour.
+    Interrupted,
     /// A step of the tour was not answered as told.
     Tour {
         step: &'static str,
@@ -84,6 +87,7 @@ impl fmt::Display for DemoError {
                 write!(f, "{error}\nhale: another place to answer: hale demo --listen 127.0.0.1:5301")
             }
             DemoError::Terminal(error) => write!(f, "the terminal can't be used: {error}"),
+            DemoError::Interrupted => f.write_str("tour: interrupted"),
             DemoError::Tour { step, expected, got, within } => {
                 write!(f, "tour: {step}: expected {expected} within {within:.0?}, the last answer was {got}")
             }
@@ -113,6 +117,7 @@ struct Server {
 
 /// Gives the demonstration.
 pub async fn run(mode: Mode, listen: SocketAddr) -> Result<(), DemoError> {
+    let mut signals = Signals::catch().map_err(DemoError::Terminal)?;
     super::raise_open_files(None, 1, &mut crate::serve::Limits::default());
     let mut loaded = sample(SAMPLE_PORT)?;
     let mut endpoints = endpoints::raise(&loaded.model).await;
@@ -125,15 +130,18 @@ pub async fn run(mode: Mode, listen: SocketAddr) -> Result<(), DemoError> {
     let mut stage = Stage::set(mode, loaded, endpoints, listen).await?;
     let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let outcome = match mode {
-        Mode::Tour => tour::play(&mut stage).await,
+        Mode::Tour => tokio::select! {
+            played = tour::play(&mut stage) => played,
+            () = signals.any() => Err(DemoError::Interrupted),
+        },
         Mode::Interactive | Mode::EndpointsOnly if terminal => tokio::select! {
             shown = board::show(&mut stage) => shown,
-            signal = wait_for_signal() => signal.map_err(DemoError::Terminal), // and the terminal is given back
+            () = signals.any() => Ok(()), // and the terminal is given back
         },
         Mode::Interactive | Mode::EndpointsOnly => {
             stage.tell_what_to_type();
             tokio::select! {
-                signal = wait_for_signal() => signal.map_err(DemoError::Terminal),
+                () = signals.any() => Ok(()),
                 never = stage.tell_changes() => match never {},
             }
         }
@@ -295,13 +303,29 @@ impl Stage {
     }
 }
 
-async fn wait_for_signal() -> std::io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut hangup = signal(SignalKind::hangup())?;
-    tokio::select! {
-        _ = terminate.recv() => Ok(()),
-        _ = hangup.recv() => Ok(()), // the terminal is gone
-        interrupted = tokio::signal::ctrl_c() => interrupted,
+/// The signals that end the demonstration, caught from its beginning.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    /// The terminal is gone.
+    hangup: Signal,
+}
+
+impl Signals {
+    fn catch() -> std::io::Result<Signals> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for one of them.
+    async fn any(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+            _ = self.hangup.recv() => {}
+        }
     }
 }
