@@ -28,6 +28,13 @@ fn becomes(hale: &Hale, address: &str) {
     until(address, || ask(hale.address(), WWW).is(&[address]));
 }
 
+/// So many reloads, and no more. The log is written by a thread of its own, so
+/// a line may come later than the answers it tells of.
+fn reloaded_times(hale: &Hale, times: usize) {
+    until("the reloads are told", || hale.count(RELOADED) >= times);
+    assert_eq!(hale.count(RELOADED), times, "{}", hale.log());
+}
+
 /// Asks for a reload, and waits for a line that only it writes.
 fn hang_up(hale: &Hale, text: &str) -> usize {
     let mark = hale.mark();
@@ -56,7 +63,7 @@ fn a_file_that_changes_in_place_is_noticed_every_time() {
         becomes(&hale, address);
         assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     }
-    assert_eq!(hale.count(RELOADED), 2);
+    reloaded_times(&hale, 2);
 }
 
 #[test]
@@ -67,7 +74,7 @@ fn a_file_that_is_renamed_over_is_noticed_every_time() {
         folder.replace("a.yaml", &fixed(address, 30));
         becomes(&hale, address);
     }
-    assert_eq!(hale.count(RELOADED), 2);
+    reloaded_times(&hale, 2);
 }
 
 #[test]
@@ -89,7 +96,8 @@ fn a_config_map_that_is_swapped_is_noticed_every_time() {
         fs::remove_dir_all(folder.join(&format!("..{}", number - 1))).unwrap();
         becomes(&hale, &format!("192.0.2.{number}"));
     }
-    assert_eq!((hale.count(RELOADED), hale.count(KEPT)), (2, 0));
+    reloaded_times(&hale, 2);
+    assert_eq!(hale.count(KEPT), 0);
 }
 
 #[test]
@@ -142,7 +150,7 @@ fn a_half_written_file_changes_nothing_until_it_is_complete() {
     assert!(ask(hale.address(), WWW).is(&["192.0.2.1"]));
     folder.write("a.yaml", &whole);
     becomes(&hale, "192.0.2.2");
-    assert_eq!(hale.count(RELOADED), 1);
+    reloaded_times(&hale, 1);
 }
 
 #[test]
@@ -156,7 +164,7 @@ fn touching_a_file_many_times_reloads_nothing() {
     hale.line(UNCHANGED);
     folder.write("a.yaml", &fixed("192.0.2.2", 30));
     becomes(&hale, "192.0.2.2");
-    assert_eq!(hale.count(RELOADED), 1);
+    reloaded_times(&hale, 1);
     assert!(hale.count(UNCHANGED) <= 2, "{}", hale.log()); // two, if a look fell into a long pause
 }
 
@@ -196,7 +204,8 @@ fn hidden_files_and_links_that_lead_in_circles_are_not_looked_at() {
     folder.write(".a.yaml.swp", "an editor still at work");
     folder.write("a.yaml", &fixed("192.0.2.3", 30));
     becomes(&hale, "192.0.2.3");
-    assert_eq!((hale.count(RELOADED), hale.count(UNCHANGED)), (2, 0), "{}", hale.log());
+    reloaded_times(&hale, 2);
+    assert_eq!(hale.count(UNCHANGED), 0, "{}", hale.log());
 }
 
 #[test]
@@ -307,7 +316,7 @@ fn a_storm_of_sighups_is_weathered() {
         assert_eq!(ask(hale.address(), WWW).addresses.len(), 1);
     }
     becomes(&hale, "192.0.2.2");
-    assert_eq!(hale.count(RELOADED), 1);
+    reloaded_times(&hale, 1);
     let (ended, took) = hale.stop(Signal::TERM);
     assert_eq!(ended.code(), Some(0));
     assert!(took < Duration::from_secs(2), "{took:?}");
