@@ -342,13 +342,8 @@ struct Report {
 
 impl Drop for Report {
     fn drop(&mut self) {
-        let outcome = self.outcome.take().unwrap_or(Outcome {
-            result: ProbeResult::Error,
-            reason: Reason::OtherFailure,
-            detail: "probe_aborted",
-            status: None,
-            took: Duration::ZERO,
-        });
+        let aborted = || Outcome::new(ProbeResult::Error, Reason::OtherFailure, "probe_aborted");
+        let outcome = self.outcome.take().unwrap_or_else(aborted);
         let _ = self.events.send(Event::Probed { target: self.target, outcome });
     }
 }

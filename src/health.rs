@@ -17,7 +17,7 @@ mod table;
 mod task;
 
 pub use machine::{Machine, Transition, Verdict};
-pub use outcome::{Outcome, ProbeResult, Reason};
+pub use outcome::{AgentReport, AgentWish, Degraded, Evidence, Outcome, ProbeResult, Reason};
 pub use pool::{PoolHealth, PoolState, pool_health};
 pub use rhythm::{Beat, Rhythm, scramble};
 pub use schedule::{Schedule, ScheduleCounters};

@@ -15,18 +15,27 @@
 //! Knows nothing of intervals, thresholds and verdicts: the caller says when
 //! to probe and what outcomes mean.
 
+mod agent;
 mod connect;
+mod dns;
+mod exec;
+mod grpc;
+mod handshake;
 mod hop;
 mod http;
+mod icmp;
+mod prometheus;
+mod smtp;
+mod tcp;
 mod tls;
+mod udp;
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::health::{Outcome, ProbeResult, ProbeTask, Reason};
-use crate::model::Check;
+use crate::health::{AgentReport, Degraded, Evidence, Outcome, ProbeResult, ProbeTask, Reason};
+use crate::model::{Check, Reading};
 
 /// Makes probes; keeps what they share.
 #[derive(Debug, Default)]
@@ -44,37 +53,48 @@ impl Prober {
     /// far as `retries` go. The last attempt's ending is the outcome.
     pub async fn run(&self, task: &ProbeTask) -> Outcome {
         let started = Instant::now();
-        let mut retries = task.monitor.retries;
+        let mut attempts = 1;
         loop {
-            let (ending, status) = self.attempt(task).await;
-            if matches!(ending, Err(Failure::TimedOut(_))) && retries > 0 {
-                retries -= 1;
+            let (ending, mut progress) = self.attempt(task).await;
+            if matches!(ending, Err(Failure::TimedOut(_))) && attempts <= task.monitor.retries {
+                attempts += 1;
                 continue;
             }
-            return outcome(ending, status, &task.monitor.check, started.elapsed());
+            progress.evidence.attempts = attempts;
+            let outcome = outcome(ending, progress, &task.monitor.check, started.elapsed());
+            return read(outcome, &task.monitor.reading);
         }
     }
 
-    async fn attempt(&self, task: &ProbeTask) -> (Result<(), Failure>, Option<u16>) {
-        let mut progress = Progress::new(Instant::now() + task.monitor.timeout);
+    async fn attempt(&self, task: &ProbeTask) -> (Result<(), Failure>, Progress) {
+        let mut progress = Progress::new(task.monitor.timeout);
         let deadline = progress.deadline;
-        let work = async {
-            match &task.monitor.check {
-                Check::Tcp { .. } => {
-                    let stream = connect::connect(SocketAddr::new(task.address, task.port)).await?;
-                    drop(stream); // a FIN: nothing was received that could turn it into an RST
-                    Ok(())
-                }
-                Check::Http(check) => http::probe(&self.tls, task, check, &mut progress).await,
-            }
-        };
+        let work = self.check(task, &mut progress);
         let ending = match tokio::time::timeout_at(deadline, work).await {
             Ok(Err(Failure::TimedOut(_))) => Err(Failure::TimedOut(progress.phase)),
             Ok(ending) => ending,
             // What was found stands, even when the time ran out over the rest of a body.
             Err(_) => progress.found.take().unwrap_or(Err(Failure::TimedOut(progress.phase))),
         };
-        (ending, progress.status)
+        (ending, progress)
+    }
+
+    async fn check(&self, task: &ProbeTask, progress: &mut Progress) -> Result<(), Failure> {
+        match &task.monitor.check {
+            Check::Tcp(check) => tcp::probe(task, check, progress).await,
+            Check::Http(check) => http::probe(&self.tls, task, check, progress).await,
+            Check::Icmp => icmp::probe(task, progress).await,
+            Check::Udp(check) => udp::probe(task, check, progress).await,
+            Check::Smtp(check) => smtp::probe(&self.tls, task, check, progress).await,
+            Check::Tls(check) => handshake::probe(&self.tls, task, check, progress).await,
+            Check::Dns(check) => dns::probe(task, check, progress).await,
+            Check::Grpc(check) => grpc::probe(&self.tls, task, check, progress).await,
+            Check::Agent(check) => agent::probe(task, check, progress).await,
+            Check::Exec(check) => exec::probe(task, check, progress).await,
+            Check::Prometheus(check) => prometheus::probe(&self.tls, task, check, progress).await,
+            // The engine answers these by itself.
+            Check::Push | Check::Static(_) => Err(Failure::NotTested(Reason::OtherFailure, "not_probed")),
+        }
     }
 }
 
@@ -102,21 +122,64 @@ enum Phase {
 /// How far an attempt has come; outlives it when its time is up.
 #[derive(Debug)]
 struct Progress {
+    began: Instant,
     deadline: Instant,
     phase: Phase,
     /// Of the newest answer.
     status: Option<u16>,
     /// The ending, once it stands and only politeness is left to do.
     found: Option<Result<(), Failure>>,
+    degraded: Option<Degraded>,
+    agent: Option<AgentReport>,
+    evidence: Evidence,
 }
 
 impl Progress {
-    fn new(deadline: Instant) -> Progress {
-        Progress { deadline, phase: Phase::Connect, status: None, found: None }
+    fn new(timeout: Duration) -> Progress {
+        let began = Instant::now();
+        Progress {
+            began,
+            deadline: began + timeout,
+            phase: Phase::Connect,
+            status: None,
+            found: None,
+            degraded: None,
+            agent: None,
+            evidence: Evidence::default(),
+        }
+    }
+
+    /// The time since the attempt began.
+    fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Goes on to `phase`, the one before being over.
+    fn enter(&mut self, phase: Phase) {
+        let over = Some(self.elapsed());
+        match self.phase {
+            Phase::Resolve => self.evidence.resolved = over,
+            Phase::Connect => self.evidence.connected = over,
+            Phase::Tls => self.evidence.tls = over,
+            Phase::Response | Phase::Body => {}
+        }
+        self.phase = phase;
+    }
+
+    /// Keeps the beginning of what the endpoint says.
+    fn hear(&mut self, octets: &[u8]) {
+        if self.evidence.first_byte.is_none() {
+            self.evidence.first_byte = Some(self.elapsed());
+        }
+        let said = &mut self.evidence.said;
+        let room = Evidence::SAID.saturating_sub(said.len()).min(octets.len());
+        if room > 0 {
+            *said = [said, &octets[..room]].concat().into();
+        }
     }
 }
 
-fn outcome(ending: Result<(), Failure>, status: Option<u16>, check: &Check, took: Duration) -> Outcome {
+fn outcome(ending: Result<(), Failure>, progress: Progress, check: &Check, took: Duration) -> Outcome {
     let (result, reason, detail) = match ending {
         Ok(()) => (ProbeResult::Pass, Reason::NoFailures, ""),
         Err(Failure::Failed(reason, detail)) => (ProbeResult::Fail, reason, detail),
@@ -125,20 +188,95 @@ fn outcome(ending: Result<(), Failure>, status: Option<u16>, check: &Check, took
         Err(Failure::TimedOut(Phase::Resolve)) => {
             (ProbeResult::Error, Reason::OtherFailure, "resolve_timeout")
         }
-        Err(Failure::TimedOut(phase)) => {
-            let reason = match check {
-                Check::Tcp { .. } => Reason::TcpTimeout,
-                Check::Http(_) => Reason::HttpTimeout,
-            };
-            let detail = match phase {
-                Phase::Resolve => "resolve_timeout",
-                Phase::Connect => "connect_timeout",
-                Phase::Tls => "tls_timeout",
-                Phase::Response => "response_timeout",
-                Phase::Body => "body_timeout",
-            };
-            (ProbeResult::Fail, reason, detail)
-        }
+        Err(Failure::TimedOut(phase)) => (ProbeResult::Fail, timeout_reason(check), timeout_detail(phase)),
     };
-    Outcome { result, reason, detail, status, took }
+    Outcome {
+        result,
+        reason,
+        detail,
+        status: progress.status,
+        took,
+        degraded: progress.degraded.filter(|_| result == ProbeResult::Pass),
+        agent: progress.agent,
+        evidence: progress.evidence,
+    }
+}
+
+fn timeout_reason(check: &Check) -> Reason {
+    match check {
+        Check::Http(_) | Check::Prometheus(_) => Reason::HttpTimeout,
+        Check::Icmp | Check::Udp(_) => Reason::IcmpTimeout,
+        Check::Smtp(_) => Reason::SmtpTimeout,
+        Check::Dns(_) => Reason::DnsTimeout,
+        Check::Grpc(_) => Reason::GrpcTimeout,
+        Check::Agent(_) => Reason::AgentTimeout,
+        Check::Exec(_) => Reason::CommandTimeout,
+        Check::Tcp(_) | Check::Tls(_) | Check::Push | Check::Static(_) => Reason::TcpTimeout,
+    }
+}
+
+fn timeout_detail(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Resolve => "resolve_timeout",
+        Phase::Connect => "connect_timeout",
+        Phase::Tls => "tls_timeout",
+        Phase::Response => "response_timeout",
+        Phase::Body => "body_timeout",
+    }
+}
+
+/// What the monitor makes of an outcome: limits of latency, then inversion.
+fn read(mut outcome: Outcome, reading: &Reading) -> Outcome {
+    let above = |limit: Option<Duration>| limit.is_some_and(|limit| outcome.took > limit);
+    if outcome.result == ProbeResult::Pass && above(reading.fail_above) {
+        outcome.result = ProbeResult::Fail;
+        (outcome.reason, outcome.detail) = (Reason::LatencyAboveLimit, "latency_above_limit");
+    } else if outcome.result == ProbeResult::Pass && above(reading.degraded_above) {
+        outcome.degraded = Some(Degraded::Slow);
+    }
+    if reading.invert {
+        match outcome.result {
+            ProbeResult::Pass => {
+                outcome.result = ProbeResult::Fail;
+                (outcome.reason, outcome.detail) = (Reason::Inverted, "inverted");
+            }
+            ProbeResult::Fail => {
+                outcome.result = ProbeResult::Pass;
+                outcome.reason = Reason::NoFailures; // the detail tells what was wanted
+            }
+            ProbeResult::Error => {}
+        }
+        outcome.degraded = None;
+    }
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latency_limits_and_inversion_read_an_outcome_anew() {
+        use ProbeResult::{Error, Fail, Pass};
+        let limit = |seconds| Some(Duration::from_secs(seconds));
+        for (result, seconds, degraded_above, fail_above, invert, read_as, degraded) in [
+            (Pass, 1, limit(2), limit(4), false, Pass, false),
+            (Pass, 3, limit(2), limit(4), false, Pass, true),
+            (Pass, 5, limit(2), limit(4), false, Fail, false),
+            (Fail, 5, limit(2), limit(4), false, Fail, false),
+            (Pass, 1, None, None, true, Fail, false),
+            (Fail, 1, None, None, true, Pass, false),
+            (Error, 1, None, None, true, Error, false),
+            (Pass, 5, None, limit(4), true, Pass, false),
+        ] {
+            let seen = Outcome {
+                took: Duration::from_secs(seconds),
+                ..Outcome::new(result, Reason::NoFailures, "")
+            };
+            let reading = Reading { invert, degraded_above, fail_above, ..Reading::default() };
+            let found = read(seen, &reading);
+            let case = format!("{result:?} after {seconds} s, inverted: {invert}");
+            assert_eq!((found.result, found.degraded.is_some()), (read_as, degraded), "{case}");
+        }
+    }
 }

@@ -214,7 +214,7 @@ pub fn tell_reload(model: &Model) {
 /// Writes what one probe has found, for those who ask for so much.
 pub fn tell_probe(task: &ProbeTask, outcome: &Outcome) {
     let ProbeTask { pool, endpoint, address, port, monitor, .. } = task;
-    let Outcome { result, reason, detail, status, took } = outcome;
+    let Outcome { result, reason, detail, status, took, .. } = outcome;
     let (monitor, reason) = (&monitor.name, reason.as_str());
     debug!(%monitor, reason, detail, status, ?took, "probe of {pool}/{endpoint} at {address} port {port}: {result:?}");
 }

@@ -25,7 +25,7 @@ use super::place::{Gather, Place, Spot};
 use super::problem::ProblemKind;
 use super::reader::{Field, Named, Scalar, brief};
 use super::{LogFormat, Settings, shape, value, words};
-use crate::model::{Check, Model, WhenUnavailable};
+use crate::model::{Model, WhenUnavailable};
 
 /// How many probes at once are taken for granted when `max_probes` is absent.
 const USUAL_MAX_PROBES: u32 = 10_000;
@@ -605,13 +605,4 @@ fn listen_meant(text: &str) -> Option<SocketAddr> {
 /// A file named in the configuration, from the directory of the naming one.
 fn beside(gather: &Gather, place: Place, path: &str) -> PathBuf {
     gather.directory(place).join(path)
-}
-
-/// Which kind of check, in the words of `type`.
-fn type_of(check: &Check) -> &'static str {
-    match check {
-        Check::Tcp { .. } => "tcp",
-        Check::Http(http) if http.tls.is_some() => "https",
-        Check::Http(_) => "http",
-    }
 }

@@ -153,7 +153,8 @@ kinds! {
     not_size: NotSize { value: String } => "`{value}` is not a size in octets";
     not_server_name: NotServerName { value: String } => "`{value}` is not a host name";
     ca_file: CaFile { path: String, why: String } => "`{path}` holds no trusted roots: {why}";
-    no_port: NoPort { pool: String, monitor: String } => "the monitor `{monitor}` of pool `{pool}` is of type tcp, and neither it nor this endpoint has a `port`";
+    several_sources: SeveralSources {} => "`source` has two addresses of one family";
+    no_port: NoPort { pool: String, monitor: String, check: String } => "the monitor `{monitor}` of pool `{pool}` is of type {check}, and neither it nor this endpoint has a `port`";
     // Pools.
     not_simple_name: NotSimpleName { what: String, name: String } => "`{name}` cannot name a {what}: its letters are a-z, A-Z, 0-9, `-` and `_`";
     not_endpoint_name: NotEndpointName { name: String } => "`{name}` cannot name an endpoint: it is 1 to 128 octets without spaces and `/`";

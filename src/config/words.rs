@@ -99,11 +99,10 @@ static MONITOR: Words = Words {
     ignored: &["id", "description", "created_on", "modified_on"],
     fates: &[
         ("probe_zone", proxied(&[], "take it away: probes go straight to the address")),
-        ("start_period", LATER),
-        ("flap_limit", LATER),
-        ("flap_window", LATER),
-        ("flap_hold", LATER),
-        ("stale_after", LATER),
+        ("flap_limit", later("it belongs to the pool")),
+        ("flap_window", later("it belongs to the pool")),
+        ("flap_hold", later("it belongs to the pool")),
+        ("stale_after", later("it belongs to the pool")),
     ],
     ..NONE
 };

@@ -10,7 +10,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use super::{Machine, Outcome, PoolHealth, ProbeResult, ProbeTask, Rhythm, Transition, Verdict, pool_health};
-use crate::model::{Check, Endpoint, Model, Monitor, Pool, PoolId};
+use crate::model::{Endpoint, Model, Monitor, Pool, PoolId};
 use crate::moment::Moment;
 
 /// Names a target for as long as it exists; never used again afterwards, so
@@ -261,19 +261,17 @@ fn same_test(a: &Target, b: &Target) -> bool {
 
 impl Target {
     fn new(pool: &Pool, endpoint: &Endpoint, monitor: &Arc<Monitor>, now: Moment) -> Target {
-        let port = match &monitor.check {
-            Check::Tcp { port } => port.or(endpoint.port).unwrap_or_default(),
-            Check::Http(http) => {
-                http.port.or(endpoint.port).unwrap_or(if http.tls.is_some() { 443 } else { 80 })
-            }
-        };
+        let check = &monitor.check;
+        let port = check.port().or(endpoint.port).or(check.usual_port()).unwrap_or_default();
         let task = ProbeTask {
             pool: Arc::clone(&pool.name),
             endpoint: Arc::clone(&endpoint.name),
             address: endpoint.address,
+            hostname: None,
             port,
             host: endpoint.host.clone(),
             monitor: Arc::clone(monitor),
+            vantage: Arc::default(),
         };
         let mut hasher = DefaultHasher::new(); // its keys are constant: the same hash in every process
         (&task.pool, &task.endpoint, task.address, &monitor.name).hash(&mut hasher);
@@ -293,19 +291,11 @@ impl Target {
 mod tests {
     use super::*;
     use crate::health::Reason;
-    use crate::model::{AnswerShape, MonitorId, Thresholds, Weight};
-    use std::time::Duration;
+    use crate::model::{AnswerShape, Check, MonitorId, TcpCheck, Thresholds, Weight};
 
     fn monitor(name: &str, port: u16) -> Arc<Monitor> {
-        Arc::new(Monitor {
-            name: name.into(),
-            check: Check::Tcp { port: Some(port) },
-            interval: Duration::from_secs(10),
-            timeout: Duration::from_secs(1),
-            retries: 0,
-            recheck_interval: None,
-            thresholds: Thresholds { up: 2, down: 2 },
-        })
+        let check = Check::Tcp(TcpCheck { port: Some(port), ..TcpCheck::default() });
+        Arc::new(Monitor { thresholds: Thresholds { up: 2, down: 2 }, ..Monitor::new(name, check) })
     }
 
     fn model(monitors: &[Arc<Monitor>], endpoints: &[(&str, u8)]) -> Model {
@@ -334,8 +324,7 @@ mod tests {
     }
 
     fn outcome(result: ProbeResult) -> Outcome {
-        let reason = Reason::NoFailures;
-        Outcome { result, reason, detail: "", status: None, took: Duration::ZERO }
+        Outcome::new(result, Reason::NoFailures, "")
     }
 
     fn verdicts(table: &Table) -> Vec<Verdict> {

@@ -6,20 +6,21 @@ use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::task::Poll;
 
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
-use super::{Failure, Phase};
+use super::{Failure, Phase, Progress};
 use crate::health::Reason;
+use crate::model::Source;
 
-/// Connects to `to`.
-pub(super) async fn connect(to: SocketAddr) -> Result<TcpStream, Failure> {
-    let mut connecting = pin!(TcpStream::connect(to));
+/// Connects to `to`, from `source` where it has an address of that family.
+pub(super) async fn connect(to: SocketAddr, source: Source) -> Result<TcpStream, Failure> {
+    let mut connecting = pin!(leave(to, source));
     // What fails at once was refused by our own system; later, word came from the network.
-    let (connected, source) = match poll_fn(|cx| Poll::Ready(connecting.as_mut().poll(cx))).await {
-        Poll::Ready(connected) => (connected, Source::System),
-        Poll::Pending => (connecting.await, Source::Network),
+    let (connected, origin) = match poll_fn(|cx| Poll::Ready(connecting.as_mut().poll(cx))).await {
+        Poll::Ready(connected) => (connected, Origin::System),
+        Poll::Pending => (connecting.await, Origin::Network),
     };
-    let stream = connected.map_err(|error| failure(&error, source))?;
+    let stream = connected.map_err(|error| failure(&error, origin))?;
     // A closed local port in the ephemeral range can connect to itself (simultaneous open).
     match stream.local_addr() {
         Ok(from) if from == to => Err(REFUSED),
@@ -27,18 +28,34 @@ pub(super) async fn connect(to: SocketAddr) -> Result<TcpStream, Failure> {
     }
 }
 
-/// Connects to the first address of `name` that lets us.
-pub(super) async fn connect_by_name(name: &str, port: u16, phase: &mut Phase) -> Result<TcpStream, Failure> {
-    if let Ok(address) = name.parse::<IpAddr>() {
-        *phase = Phase::Connect;
-        return connect(SocketAddr::new(address, port)).await;
+async fn leave(to: SocketAddr, source: Source) -> io::Result<TcpStream> {
+    let (socket, from) = match to {
+        SocketAddr::V4(_) => (TcpSocket::new_v4()?, source.ipv4.map(IpAddr::from)),
+        SocketAddr::V6(_) => (TcpSocket::new_v6()?, source.ipv6.map(IpAddr::from)),
+    };
+    if let Some(from) = from {
+        socket.bind(SocketAddr::new(from, 0))?;
     }
-    *phase = Phase::Resolve;
+    socket.connect(to).await
+}
+
+/// Connects to the first address of `name` that lets us.
+pub(super) async fn connect_by_name(
+    name: &str,
+    port: u16,
+    source: Source,
+    progress: &mut Progress,
+) -> Result<TcpStream, Failure> {
+    if let Ok(address) = name.parse::<IpAddr>() {
+        progress.phase = Phase::Connect;
+        return connect(SocketAddr::new(address, port), source).await;
+    }
+    progress.phase = Phase::Resolve;
     let addresses = tokio::net::lookup_host((name, port)).await.map_err(|error| lookup_failure(&error))?;
-    *phase = Phase::Connect;
+    progress.enter(Phase::Connect);
     let mut last = UNKNOWN_HOST;
     for address in addresses {
-        match connect(address).await {
+        match connect(address, source).await {
             Ok(stream) => return Ok(stream),
             Err(failure) => last = failure,
         }
@@ -51,25 +68,25 @@ const UNKNOWN_HOST: Failure = Failure::Failed(Reason::DnsUnknownHost, "unknown_h
 
 /// Where a failed connect was decided.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Source {
+enum Origin {
     /// In `connect(2)`: routes, limits, rules of this machine.
     System,
     /// Afterwards, by a reset, an ICMP error or silence.
     Network,
 }
 
-fn failure(error: &io::Error, source: Source) -> Failure {
+fn failure(error: &io::Error, origin: Origin) -> Failure {
     use Failure::{Failed, NotTested, TimedOut};
     let Some(number) = error.raw_os_error() else {
         return Failed(Reason::TcpConnectionFailed, "connect_failed");
     };
-    match (number, source) {
+    match (number, origin) {
         // Over loopback the reset arrives before connect(2) returns.
         (libc::ECONNREFUSED, _) => REFUSED,
         (libc::ECONNRESET | libc::ECONNABORTED, _) => Failed(Reason::TcpConnectionFailed, "connect_reset"),
         (libc::ETIMEDOUT, _) => TimedOut(Phase::Connect),
         (libc::EHOSTUNREACH | libc::EHOSTDOWN, _) => Failed(Reason::NoRouteToHost, "host_unreachable"),
-        (libc::ENETUNREACH, Source::Network) => Failed(Reason::NetworkUnreachable, "network_unreachable"),
+        (libc::ENETUNREACH, Origin::Network) => Failed(Reason::NetworkUnreachable, "network_unreachable"),
         (libc::ENETUNREACH | libc::ENETDOWN, _) => {
             NotTested(Reason::NetworkUnreachable, "network_unreachable")
         }
@@ -78,12 +95,12 @@ fn failure(error: &io::Error, source: Source) -> Failure {
         (libc::EMFILE | libc::ENFILE, _) => NotTested(Reason::OtherFailure, "too_many_open_files"),
         (libc::ENOBUFS | libc::ENOMEM, _) => NotTested(Reason::OtherFailure, "no_buffer_space"),
         // ICMPv6 "administratively prohibited" arrives as EACCES.
-        (libc::EACCES | libc::EPERM, Source::Network) => {
+        (libc::EACCES | libc::EPERM, Origin::Network) => {
             Failed(Reason::TcpConnectionFailed, "administratively_prohibited")
         }
-        (libc::EACCES | libc::EPERM, Source::System) => NotTested(Reason::OtherFailure, "not_permitted"),
-        (_, Source::Network) => Failed(Reason::TcpConnectionFailed, "connect_failed"),
-        (_, Source::System) => NotTested(Reason::OtherFailure, "socket_error"),
+        (libc::EACCES | libc::EPERM, Origin::System) => NotTested(Reason::OtherFailure, "not_permitted"),
+        (_, Origin::Network) => Failed(Reason::TcpConnectionFailed, "connect_failed"),
+        (_, Origin::System) => NotTested(Reason::OtherFailure, "socket_error"),
     }
 }
 
@@ -105,7 +122,7 @@ fn lookup_failure(error: &io::Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::Source::{Network, System};
+    use super::Origin::{Network, System};
     use super::*;
 
     #[test]

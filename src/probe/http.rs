@@ -103,19 +103,20 @@ async fn request(
     progress.status = None;
     progress.phase = Phase::Connect;
     let stream = match at_home {
-        true => connect::connect(SocketAddr::new(task.address, hop.port)).await?,
-        false => connect::connect_by_name(hop.name(), hop.port, &mut progress.phase).await?,
+        true => connect::connect(SocketAddr::new(task.address, hop.port), task.source()).await?,
+        false => connect::connect_by_name(hop.name(), hop.port, task.source(), progress).await?,
     };
+    progress.enter(if hop.tls { Phase::Tls } else { Phase::Response });
     if !hop.tls {
         return exchange(stream, request, check, progress).await;
     }
-    progress.phase = Phase::Tls;
     let rules = check.tls.as_ref();
     let name = match rules.and_then(|rules| rules.server_name.as_deref()) {
         Some(name) if at_home => name,
         _ => hop.name(),
     };
     let stream = configs.handshake(stream, rules, name).await?;
+    progress.enter(Phase::Response);
     exchange(stream, request, check, progress).await
 }
 
@@ -170,7 +171,6 @@ async fn exchange<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    progress.phase = Phase::Response;
     let (mut sender, connection) = http1::Builder::new()
         .title_case_headers(true)
         .max_buf_size(MAX_HEAD)
@@ -186,6 +186,7 @@ where
     let (head, mut body) = response.into_parts();
     let status = head.status.as_u16();
     progress.status = Some(status);
+    progress.hear(&[]);
 
     let mut left = check.body_limit;
     let location = match check.follow_redirects && matches!(status, 301 | 302 | 303 | 307 | 308) {

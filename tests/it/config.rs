@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::support::folder::Folder;
 use haledns::config::{self, Loaded, LogFormat, ProblemKind, Report};
 use haledns::model::{
-    AnswerShape, Check, Name, PoolId, Serial, SteeringPolicy, Thresholds, Weight, WhenUnavailable,
+    AnswerShape, Check, Name, PoolId, Serial, SteeringPolicy, TcpCheck, Thresholds, Weight, WhenUnavailable,
 };
 
 const CASES: &str = "tests/config";
@@ -120,7 +120,7 @@ fn api_objects_paste_in_under_their_names() {
     assert_eq!(loaded.lints, []);
     let model = &loaded.model;
     let [tcp, web] = &model.monitors[..] else { panic!("two monitors") };
-    assert_eq!(tcp.check, Check::Tcp { port: Some(443) });
+    assert_eq!(tcp.check, Check::Tcp(TcpCheck { port: Some(443), ..TcpCheck::default() }));
     assert_eq!(web.thresholds, Thresholds { up: 1, down: 1 });
     assert_eq!(web.recheck_interval, None);
     let Check::Http(http) = &web.check else { panic!("it is https") };

@@ -82,10 +82,7 @@ fn probed(target: TargetId, pass: bool) -> Event {
         true => (ProbeResult::Pass, Reason::NoFailures),
         false => (ProbeResult::Fail, Reason::TcpConnectionFailed),
     };
-    Event::Probed {
-        target,
-        outcome: Outcome { result, reason, detail: "", status: None, took: Duration::ZERO },
-    }
+    Event::Probed { target, outcome: Outcome::new(result, reason, "") }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::model::{Check, Model};
+use crate::model::Model;
 
 /// One endpoint and, while it lives, its server.
 pub struct Endpoint {
@@ -57,14 +57,10 @@ impl Drop for Endpoint {
 /// The endpoints of a model, down; each at the port its monitor probes, and
 /// those without a monitor at the first such port.
 fn of(model: &Model) -> Vec<Endpoint> {
-    let port_of = |check: &Check| match check {
-        Check::Tcp { port } => *port,
-        Check::Http(http) => http.port,
-    };
-    let common = model.monitors.iter().find_map(|monitor| port_of(&monitor.check)).unwrap_or(18080);
+    let common = model.monitors.iter().find_map(|monitor| monitor.check.port()).unwrap_or(18080);
     let all = model.pools.iter().flat_map(|pool| {
         let monitor = pool.monitors.first().map(|id| model.monitor(*id));
-        let port = monitor.and_then(|monitor| port_of(&monitor.check)).unwrap_or(common);
+        let port = monitor.and_then(|monitor| monitor.check.port()).unwrap_or(common);
         pool.endpoints.iter().map(move |endpoint| Endpoint {
             pool: Arc::clone(&pool.name),
             name: Arc::clone(&endpoint.name),

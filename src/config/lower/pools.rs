@@ -8,9 +8,7 @@ use super::super::reader::{Field, Scalar, SingleOrMap, brief};
 use super::super::shape;
 use super::super::value::{self, NoAddress};
 use super::{Definitions, Lower};
-use crate::model::{
-    AnswerShape, Check, Endpoint, FamilyThreshold, MAX_ANSWERS, Model, MonitorId, Pool, Weight,
-};
+use crate::model::{AnswerShape, Endpoint, FamilyThreshold, MAX_ANSWERS, Model, MonitorId, Pool, Weight};
 
 const LATER_STEERING: [&str; 3] = ["hash", "least_outstanding_requests", "least_connections"];
 
@@ -229,11 +227,12 @@ impl Lower<'_> {
         for (id, monitor_place) in named {
             let monitor = model.monitor(*id);
             let shape = definitions.get(&monitor.name);
-            let tcp =
-                shape.is_some_and(|shape| shape.r#type.get().is_some_and(|scalar| scalar.text == "tcp"));
-            let port_is_set = shape.is_some_and(|shape| matches!(shape.port, Field::Broken(_)))
-                || !matches!(monitor.check, Check::Tcp { port: None });
-            if !tcp || port_is_set {
+            let portless = monitor.check.needs_port() && monitor.check.usual_port().is_none();
+            let broken = shape.is_some_and(|shape| {
+                let known = shape.r#type.get().is_none_or(|scalar| scalar.text == monitor.check.type_name());
+                matches!(shape.port, Field::Broken(_)) || !known
+            });
+            if !portless || broken || monitor.check.port().is_some() {
                 continue;
             }
             for endpoint in list.get().map(|list| &list[..]).unwrap_or_default() {
@@ -246,7 +245,11 @@ impl Lower<'_> {
                 if !set {
                     self.gather.refuse_with(
                         Spot::Value(*place),
-                        ProblemKind::NoPort { pool: pool.into(), monitor: monitor.name.to_string() },
+                        ProblemKind::NoPort {
+                            pool: pool.into(),
+                            monitor: monitor.name.to_string(),
+                            check: monitor.check.type_name().into(),
+                        },
                         Some("write a `port`, on the monitor for all or on this endpoint".into()),
                         (Spot::Value(*monitor_place), "the monitor is named here"),
                     );

@@ -278,7 +278,7 @@ fn outcome(behaviour: &Behaviour, turn: usize, task: &ProbeTask) -> Outcome {
         Behaviour::Probes(passes) if passes[turn.min(passes.len() - 1)] => vec![Attempt::Up],
         Behaviour::Probes(_) => vec![Attempt::Code(503)],
     };
-    let tcp = matches!(task.monitor.check, Check::Tcp { .. });
+    let tcp = matches!(task.monitor.check, Check::Tcp(_));
     let fail = |reason, detail| (ProbeResult::Fail, reason, detail, None);
     let mut took = Duration::ZERO;
     for number in 0..=usize::from(task.monitor.retries) {
@@ -295,10 +295,10 @@ fn outcome(behaviour: &Behaviour, turn: usize, task: &ProbeTask) -> Outcome {
             }
             Attempt::Error => (ProbeResult::Error, Reason::NetworkUnreachable, "network_unreachable", None),
         };
-        return Outcome { result, reason, detail, status, took: took + QUICK };
+        return Outcome { status, took: took + QUICK, ..Outcome::new(result, reason, detail) };
     }
     let reason = if tcp { Reason::TcpTimeout } else { Reason::HttpTimeout };
-    Outcome { result: ProbeResult::Fail, reason, detail: "timeout", status: None, took }
+    Outcome { took, ..Outcome::new(ProbeResult::Fail, reason, "timeout") }
 }
 
 /// A name as a scenario writes it.

@@ -1,0 +1,796 @@
+//! Probes of TCP, HTTP and HTTPS.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use haledns::health::{Outcome, ProbeResult, Reason};
+use haledns::model::{Check, Codes, HttpCheck, TcpCheck, TlsCheck};
+use haledns::probe::Prober;
+
+use super::{LONG, Probe, SHORT, told};
+use crate::support::certificates::{Authority, Identity, self_signed, self_signed_during};
+use crate::support::server::{Ending, Seen, Server, Step, answer};
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK";
+
+/// A GET of `/` that expects 200.
+fn get() -> HttpCheck {
+    HttpCheck::default()
+}
+
+fn expecting(body: &str) -> HttpCheck {
+    HttpCheck { expected_body: Some(body.as_bytes().to_vec()), ..get() }
+}
+
+fn following() -> HttpCheck {
+    HttpCheck { follow_redirects: true, ..get() }
+}
+
+fn https(authority: &Authority) -> HttpCheck {
+    let tls = TlsCheck { extra_roots: authority.roots(), ..TlsCheck::default() };
+    HttpCheck { tls: Some(tls), ..get() }
+}
+
+impl Probe {
+    fn http(server: &Server, check: HttpCheck) -> Probe {
+        Probe::new(server.address, Check::Http(check))
+    }
+
+    fn tcp(to: SocketAddr) -> Probe {
+        Probe::new(to, Check::Tcp(TcpCheck::default()))
+    }
+}
+
+fn lines<'a>(seen: &'a Seen, header: &str) -> Vec<&'a str> {
+    let prefix = format!("{}:", header.to_ascii_lowercase());
+    seen.received.lines().filter(|line| line.to_ascii_lowercase().starts_with(&prefix)).collect()
+}
+
+/// A listener whose queue is full: it takes no handshake and refuses none.
+struct Silent {
+    address: SocketAddr,
+    _listener: socket2::Socket,
+    _queue: Vec<socket2::Socket>,
+}
+
+impl Silent {
+    fn new() -> Silent {
+        use socket2::{Domain, Socket, Type};
+        let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        listener.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
+        listener.listen(0).unwrap();
+        let address = listener.local_addr().unwrap().as_socket().unwrap();
+        let queue = (0..8).map(|_| {
+            let filler = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            filler.set_nonblocking(true).unwrap();
+            let _ = filler.connect(&address.into());
+            filler
+        });
+        Silent { address, _queue: queue.collect(), _listener: listener }
+    }
+}
+
+fn closed_port() -> SocketAddr {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+// TCP
+
+#[tokio::test]
+async fn a_tcp_handshake_passes_and_is_closed_politely_without_an_octet_sent() {
+    let server = Server::start(vec![Step::Hold]).await;
+    let outcome = Probe::tcp(server.address).run().await;
+    assert_eq!(told(&outcome), "- pass");
+    assert_eq!((outcome.reason, outcome.detail), (Reason::NoFailures, ""));
+    let seen = server.ended(1).await;
+    assert_eq!((seen[0].ending, &*seen[0].received), (Some(Ending::Closed), ""));
+}
+
+#[tokio::test]
+async fn m5_a_refused_connection_fails_at_once_without_a_retry() {
+    let begun = Instant::now();
+    let tcp = Probe::tcp(closed_port()).retries(2).run().await;
+    let http = Probe::new(closed_port(), Check::Http(get())).retries(2).run().await;
+    assert_eq!(told(&tcp), "- TcpConnectionFailed connect_refused");
+    assert_eq!(told(&http), "- TcpConnectionFailed connect_refused");
+    assert!(begun.elapsed() < LONG);
+}
+
+#[tokio::test]
+async fn a_handshake_that_is_not_answered_times_out() {
+    let silent = Silent::new();
+    let tcp = Probe::tcp(silent.address).within(SHORT).retries(1).run().await;
+    assert_eq!(told(&tcp), "- TcpTimeout connect_timeout");
+    assert!(tcp.took >= SHORT * 2, "both attempts count: {:?}", tcp.took);
+    let http = Probe::new(silent.address, Check::Http(get())).within(SHORT).run().await;
+    assert_eq!(told(&http), "- HttpTimeout connect_timeout");
+}
+
+#[tokio::test]
+async fn an_address_that_this_machine_cannot_connect_to_is_an_error_not_a_failure() {
+    // TCP to the broadcast address is refused by the system itself.
+    let broadcast = SocketAddr::from((Ipv4Addr::BROADCAST, 80));
+    let outcome = Probe::tcp(broadcast).within(SHORT).run().await;
+    assert_eq!(outcome.result, ProbeResult::Error, "{}", told(&outcome));
+}
+
+#[tokio::test]
+async fn an_ipv6_endpoint_is_probed() {
+    let server = Server::on(Ipv6Addr::LOCALHOST.into(), vec![answer(OK)], None).await;
+    assert_eq!(told(&Probe::tcp(server.address).run().await), "- pass");
+    assert_eq!(told(&Probe::http(&server, get()).run().await), "200 pass");
+    let seen = server.ended(2).await;
+    let host = format!("host: [::1]:{}", server.address.port());
+    assert_eq!(lines(&seen[1], "host")[0].to_ascii_lowercase(), host);
+}
+
+// Attempts and their deadline
+
+#[tokio::test]
+async fn m1_a_timeout_is_retried_and_the_next_attempt_may_pass() {
+    let server = Server::sequence(vec![vec![Step::Hold], answer(OK)]).await;
+    let outcome = Probe::http(&server, get()).within(SHORT).retries(2).run().await;
+    assert_eq!(told(&outcome), "200 pass");
+    assert!(outcome.took >= SHORT, "{:?}", outcome.took);
+    assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
+async fn m2_all_attempts_time_out() {
+    let server = Server::start(vec![Step::Hold]).await;
+    let outcome = Probe::http(&server, get()).within(SHORT).retries(2).run().await;
+    assert_eq!(told(&outcome), "- HttpTimeout response_timeout");
+    assert!(outcome.took >= SHORT * 3 && outcome.took < LONG, "{:?}", outcome.took);
+    let seen = server.ended(3).await;
+    assert!(seen.len() == 3 && seen.iter().all(|seen| seen.ending == Some(Ending::Closed)));
+}
+
+#[tokio::test]
+async fn m3_a_wrong_code_is_final() {
+    let server = Server::start(answer("HTTP/1.1 503 Unavailable\r\nContent-Length: 0\r\n\r\n")).await;
+    let outcome = Probe::http(&server, get()).retries(2).run().await;
+    assert_eq!(told(&outcome), "503 ResponseCodeMismatch unexpected_status");
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn m4_without_retries_one_timeout_fails() {
+    let server = Server::start(vec![Step::Hold]).await;
+    let outcome = Probe::http(&server, get()).within(SHORT).run().await;
+    assert_eq!(told(&outcome), "- HttpTimeout response_timeout");
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn m6_the_last_attempt_gives_the_reason() {
+    let unavailable = answer("HTTP/1.1 503 Unavailable\r\nContent-Length: 0\r\n\r\n");
+    let server = Server::sequence(vec![vec![Step::Hold], unavailable]).await;
+    let outcome = Probe::http(&server, get()).within(SHORT).retries(2).run().await;
+    assert_eq!(told(&outcome), "503 ResponseCodeMismatch unexpected_status");
+    assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
+async fn one_deadline_covers_everything_and_closes_the_socket() {
+    let octet = Duration::from_millis(30);
+    let tls = || HttpCheck { tls: Some(insecure()), ..get() };
+    let head = Step::Drip(format!("HTTP/1.1 200 OK\r\nX-Slow: {}", "x".repeat(1000)).into(), octet);
+    let body = vec![
+        Step::Head,
+        Step::Write(b"HTTP/1.1 200 OK\r\n\r\n".to_vec()),
+        Step::Drip(vec![b'x'; 999], octet),
+    ];
+    for (check, script, expected) in [
+        (get(), vec![Step::Hold], "- HttpTimeout response_timeout"),
+        (get(), vec![Step::Head, Step::Hold], "- HttpTimeout response_timeout"),
+        (get(), vec![Step::Head, head], "- HttpTimeout response_timeout"),
+        (tls(), vec![Step::Hold], "- HttpTimeout tls_timeout"),
+        // The head of a ServerHello's record, and no more.
+        (tls(), vec![Step::Write(vec![22, 3, 3, 0, 90, 2]), Step::Hold], "- HttpTimeout tls_timeout"),
+        (expecting("alive"), body, "200 HttpTimeout body_timeout"),
+    ] {
+        let server = Server::start(script).await;
+        let outcome = Probe::http(&server, check).within(SHORT).run().await;
+        assert_eq!(told(&outcome), expected);
+        assert!(outcome.took >= SHORT && outcome.took < LONG, "{expected}: {:?}", outcome.took);
+        let seen = server.ended(1).await;
+        assert_eq!(seen.len(), 1, "no retry was asked for");
+    }
+}
+
+#[tokio::test]
+async fn redirects_share_the_deadline() {
+    // Each hop takes most of the time there is; together they would pass.
+    let slow = Step::Drip(b"HTTP/1.1 302 Fo".to_vec(), SHORT / 20);
+    let rest = Step::Write(b"und\r\nLocation: /next\r\nContent-Length: 0\r\n\r\n".to_vec());
+    let hop = vec![Step::Head, slow, rest];
+    let server = Server::sequence(vec![hop.clone(), hop.clone(), hop, answer(OK)]).await;
+    let outcome = Probe::http(&server, following()).within(SHORT).run().await;
+    assert_eq!(told(&outcome), "- HttpTimeout response_timeout");
+    server.ended(2).await;
+}
+
+#[tokio::test]
+async fn a_dropped_probe_closes_its_socket() {
+    let server = Server::start(vec![Step::Head, Step::Hold]).await;
+    let probe = tokio::spawn(Probe::http(&server, get()).run());
+    server.received("GET").await;
+    probe.abort();
+    let seen = server.ended(1).await;
+    assert_eq!(seen[0].ending, Some(Ending::Closed));
+}
+
+// The request
+
+#[tokio::test]
+async fn a_request_is_complete_and_asks_for_the_connections_end() {
+    let server = Server::start(answer(OK)).await;
+    let check = HttpCheck {
+        path: "/health?full=1".into(),
+        headers: vec![("X-Second".into(), "b".into()), ("X-First".into(), "a b".into())],
+        ..get()
+    };
+    assert_eq!(told(&Probe::http(&server, check).run().await), "200 pass");
+    let seen = server.ended(1).await;
+    let expected = format!(
+        "GET /health?full=1 HTTP/1.1\r\nHost: {}\r\nX-Second: b\r\nX-First: a b\r\n\
+         User-Agent: hale/{} (pool eu)\r\nAccept: */*\r\nConnection: close\r\n\r\n",
+        server.address,
+        env!("CARGO_PKG_VERSION"),
+    );
+    assert_eq!(seen[0].received, expected);
+    assert_eq!(seen[0].ending, Some(Ending::Closed));
+}
+
+#[tokio::test]
+async fn there_is_exactly_one_host_and_the_endpoints_goes_first() {
+    let own = vec![("hOsT".to_owned(), "monitor.example.com:81".to_owned())];
+    for (endpoint, headers, expected) in [
+        (Some("app.example.com"), own.clone(), "Host: app.example.com"),
+        (Some("app.example.com:99"), Vec::new(), "Host: app.example.com:99"),
+        (None, own, "Host: monitor.example.com:81"),
+    ] {
+        let server = Server::start(answer(OK)).await;
+        let mut probe = Probe::http(&server, HttpCheck { headers, ..get() });
+        probe.0.host = endpoint.map(Arc::from);
+        assert_eq!(told(&probe.run().await), "200 pass");
+        assert_eq!(lines(&server.ended(1).await[0], "host"), [expected]);
+    }
+}
+
+#[tokio::test]
+async fn the_monitors_user_agent_replaces_ours() {
+    let server = Server::start(answer(OK)).await;
+    let headers = vec![("user-agent".to_owned(), "curl/8".to_owned())];
+    assert_eq!(told(&Probe::http(&server, HttpCheck { headers, ..get() }).run().await), "200 pass");
+    assert_eq!(lines(&server.ended(1).await[0], "user-agent"), ["User-Agent: curl/8"]);
+}
+
+#[tokio::test]
+async fn a_post_says_that_it_has_no_body() {
+    let server = Server::start(answer(OK)).await;
+    assert_eq!(
+        told(&Probe::http(&server, HttpCheck { method: "POST".into(), ..get() }).run().await),
+        "200 pass"
+    );
+    let seen = server.ended(1).await;
+    assert!(seen[0].received.starts_with("POST / HTTP/1.1\r\n"));
+    assert_eq!(lines(&seen[0], "content-length"), ["Content-Length: 0"]);
+    assert!(seen[0].received.ends_with("\r\n\r\n"), "nothing after the head");
+}
+
+#[tokio::test]
+async fn what_cannot_be_sent_is_an_error_on_this_side() {
+    let server = Server::start(answer(OK)).await;
+    for check in [
+        HttpCheck { method: "NOT A TOKEN".into(), ..get() },
+        HttpCheck { path: "/with space".into(), ..get() },
+        HttpCheck { headers: vec![("X-Bad".into(), "a\r\nX-Injected: b".into())], ..get() },
+    ] {
+        let outcome = Probe::http(&server, check).run().await;
+        assert_eq!(told(&outcome), "- error OtherFailure invalid_request");
+    }
+    assert_eq!(server.connections(), 0);
+}
+
+// The answer
+
+#[tokio::test]
+async fn answers_are_judged_by_status_first_and_body_second() {
+    let long =
+        |before: usize| format!("HTTP/1.1 200 OK\r\n\r\n{}alive{}", "x".repeat(before), "x".repeat(9000));
+    let limit = 10 * 1024;
+    for (check, response, expected) in [
+        (get(), OK.to_owned(), "200 pass"),
+        (get(), "HTTP/1.1 200\r\nContent-Length: 2\r\n\r\nOK".into(), "200 pass"),
+        (get(), "HTTP/1.0 200 OK\r\n\r\nold and closing".into(), "200 pass"),
+        (get(), "HTTP/1.1 204 No Content\r\n\r\n".into(), "204 ResponseCodeMismatch unexpected_status"),
+        (get(), "HTTP/1.1 302 Found\r\nLocation: /\r\n\r\n".into(), "302 ResponseCodeMismatch unexpected_status"),
+        (get(), format!("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n{OK}"), "200 pass"),
+        (expecting(""), OK.into(), "200 pass"),
+        (expecting("ok"), OK.into(), "200 pass"),
+        (expecting("ALIVE"), "HTTP/1.0 200 OK\r\n\r\nI am alive".into(), "200 pass"),
+        (expecting("a.ive"), "HTTP/1.0 200 OK\r\n\r\nalive".into(), "200 ResponseBodyMismatch body_not_found"),
+        (expecting("ok"), "HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nok".into(), "404 ResponseCodeMismatch unexpected_status"),
+        (expecting("x-in-head"), "HTTP/1.1 200 OK\r\nX-In-Head: 1\r\nContent-Length: 2\r\n\r\nOK".into(), "200 ResponseBodyMismatch body_not_found"),
+        (expecting("alive"), "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nal\r\n1;x=y\r\ni\r\n2\r\nve\r\n0\r\n\r\n".into(), "200 pass"),
+        (expecting("alive"), "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n\x1f\x08zipped".into(), "200 ResponseBodyMismatch body_not_found"),
+        (expecting("alive"), long(limit - 5), "200 pass"),
+        (expecting("alive"), long(limit - 4), "200 ResponseBodyMismatch body_not_found"),
+        (expecting("alive"), long(limit), "200 ResponseBodyMismatch body_not_found"),
+    ] {
+        let server = Server::start(answer(&response)).await;
+        let outcome = Probe::http(&server, check).run().await;
+        assert_eq!(told(&outcome), expected, "{:.80}", response);
+        server.ended(1).await;
+    }
+}
+
+#[tokio::test]
+async fn octets_that_are_no_text_are_compared_as_they_are() {
+    let server = Server::start(answer(b"HTTP/1.0 200 OK\r\n\r\nzdrav\xed\xff\x00")).await;
+    let check = |expected: &[u8]| HttpCheck { expected_body: Some(expected.to_vec()), ..get() };
+    assert_eq!(told(&Probe::http(&server, check(b"ZDRAV\xed")).run().await), "200 pass");
+    let utf8 = Probe::http(&server, check("zdraví".as_bytes())).run().await;
+    assert_eq!(told(&utf8), "200 ResponseBodyMismatch body_not_found");
+}
+
+#[tokio::test]
+async fn a_match_is_found_across_the_pieces_of_a_slow_body() {
+    let body = Step::Drip(b"5\r\n-aliv\r\n2\r\ne-\r\n0\r\n\r\n".to_vec(), Duration::from_millis(1));
+    let head = Step::Write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec());
+    let server = Server::start(vec![Step::Head, head, body]).await;
+    assert_eq!(told(&Probe::http(&server, expecting("alive")).run().await), "200 pass");
+    assert_eq!(server.ended(1).await[0].ending, Some(Ending::Closed));
+}
+
+#[tokio::test]
+async fn an_endless_body_ends_at_the_limit_or_the_match() {
+    for (expected_body, expected) in [
+        (Some("YADA"), "200 pass"),
+        (Some("alive"), "200 ResponseBodyMismatch body_not_found"),
+        (None, "200 pass"),
+    ] {
+        let head = Step::Write(b"HTTP/1.1 200 OK\r\n\r\n".to_vec());
+        let server = Server::start(vec![Step::Head, head, Step::Endless(b"yada ".repeat(100))]).await;
+        let expected_body = expected_body.map(|body| body.as_bytes().to_vec());
+        let outcome = Probe::http(&server, HttpCheck { expected_body, ..get() }).run().await;
+        assert_eq!(told(&outcome), expected);
+        server.ended(1).await;
+    }
+}
+
+#[tokio::test]
+async fn a_head_answer_has_no_body_whatever_its_length_says() {
+    let response = Step::Write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n".to_vec());
+    let server = Server::start(vec![Step::Head, response, Step::Hold]).await;
+    let outcome = Probe::http(&server, HttpCheck { method: "HEAD".into(), ..get() }).run().await;
+    assert_eq!(told(&outcome), "200 pass");
+    assert!(outcome.took < LONG, "{:?}", outcome.took);
+}
+
+#[tokio::test]
+async fn a_server_may_finish_writing_after_the_verdict() {
+    for status in ["200 OK", "500 Broken"] {
+        let head = format!("HTTP/1.1 {status}\r\nX-Long: {}\r\n", "x".repeat(8000));
+        let script = vec![
+            Step::Head,
+            Step::Write(format!("{head}Content-Length: 8000\r\n\r\n").into()),
+            Step::Write(vec![b'x'; 4000]),
+            Step::Drip(vec![b'x'; 10], Duration::from_millis(1)),
+            Step::Write(vec![b'x'; 3990]),
+        ];
+        let server = Server::start(script).await;
+        let outcome = Probe::http(&server, get()).run().await;
+        assert_eq!(outcome.status, status[..3].parse().ok());
+        assert_eq!(server.ended(1).await[0].ending, Some(Ending::Closed), "{status}");
+    }
+}
+
+#[tokio::test]
+async fn the_rest_of_a_body_never_turns_a_pass_into_a_failure() {
+    let head = Step::Write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nx".to_vec());
+    let chunked = Step::Write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnonsense".to_vec());
+    for (timeout, script) in [
+        (Duration::from_secs(5), vec![Step::Head, head.clone(), Step::Hold]),
+        (Duration::from_millis(80), vec![Step::Head, head.clone(), Step::Hold]),
+        (Duration::from_secs(5), vec![Step::Head, head.clone(), Step::Reset]),
+        (Duration::from_secs(5), vec![Step::Head, head]),
+        (Duration::from_secs(5), vec![Step::Head, chunked]),
+    ] {
+        let server = Server::start(script).await;
+        let outcome = Probe::http(&server, get()).within(timeout).run().await;
+        assert_eq!(told(&outcome), "200 pass");
+        assert!(outcome.took < LONG, "{:?}", outcome.took);
+        server.ended(1).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_answer_is_told_apart() {
+    let big = format!("HTTP/1.1 200 OK\r\nX-Big: {}\r\n\r\n", "x".repeat(200_000));
+    let write = |text: &str| Step::Write(text.as_bytes().to_vec());
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n";
+    for (check, script, expected) in [
+        (get(), answer("220 smtp.example.com ESMTP\r\n"), "- HttpInvalidResponse malformed_response"),
+        (get(), answer("HTTP/1.1 2x0 OK\r\n\r\n"), "- HttpInvalidResponse malformed_response"),
+        (get(), answer("HTTP/1.1 200 OK\r\nno colon\r\n\r\n"), "- HttpInvalidResponse malformed_response"),
+        (get(), answer([0xff, 0, 0, 1, 2, 3, 0xfe, b'\n']), "- HttpInvalidResponse malformed_response"),
+        (get(), answer(big), "- HttpInvalidResponse head_too_large"),
+        (get(), answer(""), "- HttpInvalidResponse closed_early"),
+        (get(), answer("HTTP/1.1 200 OK\r\nContent-"), "- HttpInvalidResponse closed_early"),
+        (get(), vec![Step::Head, Step::Reset], "- ConnectionReset connection_reset"),
+        (
+            expecting("alive"),
+            answer("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nali"),
+            "200 HttpInvalidResponse closed_early",
+        ),
+        (expecting("alive"), answer(chunked), "200 HttpInvalidResponse malformed_response"),
+        (
+            expecting("alive"),
+            vec![Step::Head, write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nali"), Step::Reset],
+            "200 ConnectionReset connection_reset",
+        ),
+    ] {
+        let server = Server::start(script).await;
+        let outcome = Probe::http(&server, check).run().await;
+        assert_eq!(told(&outcome), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_speaks_first_is_no_http_server() {
+    let server = Server::start(vec![Step::Write(b"SSH-2.0-OpenSSH_9.9\r\n".to_vec()), Step::Hold]).await;
+    let outcome = Probe::http(&server, get()).run().await;
+    assert_eq!(told(&outcome), "- HttpInvalidResponse malformed_response");
+}
+
+// TLS
+
+fn insecure() -> TlsCheck {
+    TlsCheck { allow_insecure: true, ..TlsCheck::default() }
+}
+
+async fn over_tls(identity: Identity, check: HttpCheck, host: Option<&str>) -> (Outcome, Seen) {
+    let server = Server::tls(identity, answer(OK)).await;
+    let mut probe = Probe::http(&server, check);
+    probe.0.host = host.map(Arc::from);
+    let outcome = probe.run().await;
+    (outcome, server.ended(1).await[0].clone())
+}
+
+#[tokio::test]
+async fn a_trusted_certificate_passes_and_the_session_is_closed_politely() {
+    let authority = Authority::new();
+    let identity = authority.issue(&["app.example.com"], 2020, 2100);
+    let (outcome, seen) = over_tls(identity, https(&authority), Some("app.example.com:8443")).await;
+    assert_eq!(told(&outcome), "200 pass");
+    assert_eq!(seen.sni.as_deref(), Some("app.example.com"), "without the port");
+    assert_eq!(lines(&seen, "host"), ["Host: app.example.com:8443"]);
+    assert_eq!(seen.ending, Some(Ending::Closed));
+}
+
+#[tokio::test]
+async fn a_session_without_a_body_is_closed_politely() {
+    let authority = Authority::new();
+    for (method, response) in [
+        ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"),
+        ("GET", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+        ("GET", "HTTP/1.1 503 Unavailable\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+    ] {
+        let script = vec![Step::Head, Step::Write(response.into()), Step::Hold];
+        let server = Server::tls(authority.issue(&["app.example.com"], 2020, 2100), script).await;
+        let check = HttpCheck { method: method.into(), ..https(&authority) };
+        Probe::http(&server, check).host("app.example.com").run().await;
+        assert_eq!(server.ended(1).await[0].ending, Some(Ending::Closed), "{method} {response}");
+    }
+}
+
+#[tokio::test]
+async fn certificates_are_told_apart() {
+    let authority = Authority::new();
+    let other = Authority::new();
+    let issue = |names: &[&str], from, until| authority.issue(names, from, until);
+    let app = Some("app.example.com");
+    for (identity, host, expected) in [
+        (issue(&["app.example.com"], 2020, 2100), app, "200 pass"),
+        (issue(&["*.example.com"], 2020, 2100), app, "200 pass"),
+        (issue(&["*.example.com"], 2020, 2100), Some("a.b.example.com"), "- TlsNameMismatch name_mismatch"),
+        (issue(&["www.example.com"], 2020, 2100), app, "- TlsNameMismatch name_mismatch"),
+        (issue(&["app.example.com"], 2020, 2021), app, "- TlsUntrustedCertificate certificate_expired"),
+        (issue(&["app.example.com"], 2099, 2100), app, "- TlsUntrustedCertificate certificate_not_yet_valid"),
+        (other.issue(&["app.example.com"], 2020, 2100), app, "- TlsUntrustedCertificate unknown_issuer"),
+        (self_signed(&["app.example.com"], false), app, "- TlsUntrustedCertificate self_signed"),
+        (self_signed(&["app.example.com"], true), app, "- TlsUntrustedCertificate self_signed"),
+        (issue(&["127.0.0.1"], 2020, 2100), None, "200 pass"),
+        (issue(&["app.example.com"], 2020, 2100), None, "- TlsNameMismatch name_mismatch"),
+        (issue(&["127.0.0.2"], 2020, 2100), None, "- TlsNameMismatch name_mismatch"),
+    ] {
+        let (outcome, _) = over_tls(identity, https(&authority), host).await;
+        assert_eq!(told(&outcome), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_self_signed_certificate_among_the_roots_is_trusted_for_its_names_and_dates() {
+    for ca in [true, false] {
+        for (from, until, host, expected) in [
+            (2020, 2100, "app.example.com", "200 pass"),
+            (2020, 2100, "www.example.com", "- TlsNameMismatch name_mismatch"),
+            (2020, 2021, "app.example.com", "- TlsUntrustedCertificate certificate_expired"),
+            (2099, 2100, "app.example.com", "- TlsUntrustedCertificate certificate_not_yet_valid"),
+        ] {
+            let identity = self_signed_during(&["app.example.com"], ca, from, until);
+            let extra_roots = Some(identity.pem.clone().into_bytes().into());
+            let tls = TlsCheck { extra_roots, ..TlsCheck::default() };
+            let (outcome, _) = over_tls(identity, HttpCheck { tls: Some(tls), ..get() }, Some(host)).await;
+            assert_eq!(told(&outcome), expected, "ca {ca}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_server_name_goes_before_the_host_and_an_address_is_not_sent() {
+    let authority = Authority::new();
+    let named = |name: Option<&str>| {
+        let mut check = https(&authority);
+        check.tls = check.tls.map(|tls| TlsCheck { server_name: name.map(str::to_owned), ..tls });
+        check
+    };
+    for (server_name, host, sni) in [
+        (None, Some("app.example.com"), Some("app.example.com")),
+        (Some("sni.example.com"), Some("app.example.com"), Some("sni.example.com")),
+        (Some("sni.example.com"), None, Some("sni.example.com")),
+        (None, Some("app.example.com."), Some("app.example.com")),
+        (None, None, None),
+        (None, Some("[::1]:8443"), None),
+    ] {
+        let names = [sni.unwrap_or("127.0.0.1"), "::1"];
+        let (outcome, seen) = over_tls(authority.issue(&names, 2020, 2100), named(server_name), host).await;
+        assert_eq!(told(&outcome), "200 pass", "{server_name:?} {host:?}");
+        assert_eq!(seen.sni.as_deref(), sni, "{server_name:?} {host:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_insecure_probe_takes_any_certificate_and_still_sends_the_name() {
+    let authority = Authority::new();
+    for identity in [
+        self_signed(&["www.example.com"], true),
+        authority.issue(&["www.example.com"], 2020, 2021),
+        authority.issue(&["www.example.com"], 2099, 2100),
+    ] {
+        let check = HttpCheck { tls: Some(insecure()), ..get() };
+        let (outcome, seen) = over_tls(identity, check, Some("app.example.com")).await;
+        assert_eq!(told(&outcome), "200 pass");
+        assert_eq!(seen.sni.as_deref(), Some("app.example.com"));
+    }
+}
+
+#[tokio::test]
+async fn an_insecure_probe_still_wants_the_certificates_key() {
+    let authority = Authority::new();
+    let shown = authority.issue(&["app.example.com"], 2020, 2100);
+    let held = authority.issue(&["app.example.com"], 2020, 2100);
+    let impostor = Identity { key: held.key, ..shown };
+    let server = Server::tls(impostor, answer(OK)).await;
+    let check = HttpCheck { tls: Some(insecure()), ..get() };
+    let outcome = Probe::http(&server, check).host("app.example.com").run().await;
+    assert_eq!(told(&outcome), "- TlsUntrustedCertificate bad_signature");
+}
+
+#[tokio::test]
+async fn what_is_no_handshake_is_told_apart() {
+    let alert = |code: u8| vec![Step::Write(vec![21, 3, 3, 0, 2, 2, code])];
+    for (script, expected) in [
+        (alert(112), "- TlsUnrecognizedName unrecognized_name"),
+        (alert(70), "- TlsProtocol protocol_version"),
+        (alert(40), "- TlsHandshakeFailure handshake_failure"),
+        (alert(120), "- TlsHandshakeFailure no_application_protocol"),
+        (alert(201), "- TlsHandshakeFailure alert_received"),
+        (vec![Step::Write(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec())], "- TlsProtocol not_tls"),
+        (vec![Step::Write(b"SSH-2.0-OpenSSH_9.9\r\n".to_vec()), Step::Hold], "- TlsProtocol not_tls"),
+        (vec![], "- TlsHandshakeFailure closed_early"),
+        (vec![Step::Write(vec![22]), Step::Reset], "- ConnectionReset connection_reset"),
+    ] {
+        let server = Server::start(script).await;
+        let check = HttpCheck { tls: Some(insecure()), ..get() };
+        let outcome = Probe::http(&server, check).host("app.example.com").run().await;
+        assert_eq!(told(&outcome), expected);
+        server.ended(1).await;
+    }
+}
+
+#[tokio::test]
+async fn a_tls_server_asked_in_plain_gives_no_http_answer() {
+    let authority = Authority::new();
+    let server = Server::tls(authority.issue(&["app.example.com"], 2020, 2100), answer(OK)).await;
+    let outcome = Probe::http(&server, get()).run().await;
+    assert_eq!(outcome.reason, Reason::HttpInvalidResponse, "{}", told(&outcome));
+}
+
+#[tokio::test]
+async fn roots_that_cannot_be_read_are_an_error_on_this_side() {
+    let authority = Authority::new();
+    let broken = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_vec();
+    let mut check = https(&authority);
+    check.tls = check.tls.map(|tls| TlsCheck { extra_roots: Some(broken.into()), ..tls });
+    let (outcome, _) =
+        over_tls(authority.issue(&["app.example.com"], 2020, 2100), check, Some("app.example.com")).await;
+    assert_eq!(told(&outcome), "- error OtherFailure invalid_roots");
+}
+
+#[tokio::test]
+async fn one_prober_keeps_ways_of_verifying_apart() {
+    let authority = Authority::new();
+    let server = Server::tls(authority.issue(&["app.example.com"], 2020, 2100), answer(OK)).await;
+    let prober = Prober::new();
+    let other = Authority::new();
+    for (tls, expected) in [
+        (https(&authority).tls, "200 pass"),
+        (https(&other).tls, "- TlsUntrustedCertificate unknown_issuer"),
+        (Some(insecure()), "200 pass"),
+        (Some(TlsCheck { allow_insecure: false, ..insecure() }), "- TlsUntrustedCertificate unknown_issuer"),
+        (https(&authority).tls, "200 pass"),
+    ] {
+        let probe = Probe::http(&server, HttpCheck { tls, ..get() }).host("app.example.com");
+        assert_eq!(told(&prober.run(&probe.0).await), expected);
+    }
+}
+
+// Redirects
+
+fn redirect(status: u16, location: &str) -> Vec<Step> {
+    answer(format!("HTTP/1.1 {status} Moved\r\nLocation: {location}\r\nContent-Length: 5\r\n\r\nmoved"))
+}
+
+#[tokio::test]
+async fn an_unfollowed_redirect_is_judged_as_itself() {
+    let server = Server::start(redirect(302, "/login")).await;
+    let check = HttpCheck { expected_codes: Codes(vec![302..=302]), ..get() };
+    assert_eq!(told(&Probe::http(&server, check).run().await), "302 pass");
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn a_followed_redirect_is_judged_by_its_last_answer() {
+    for (status, last, expected) in [
+        (301, OK, "200 pass"),
+        (302, OK, "200 pass"),
+        (303, OK, "200 pass"),
+        (307, OK, "200 pass"),
+        (308, OK, "200 pass"),
+        (302, "HTTP/1.1 500 Broken\r\n\r\n", "500 ResponseCodeMismatch unexpected_status"),
+    ] {
+        let server = Server::sequence(vec![redirect(status, "login?x=1#top"), answer(last)]).await;
+        let check = HttpCheck { path: "/app/start".into(), ..following() };
+        let outcome = Probe::http(&server, check).host("app.example.com").run().await;
+        assert_eq!(told(&outcome), expected);
+        let seen = server.ended(2).await;
+        assert!(seen[1].received.starts_with("GET /app/login?x=1 HTTP/1.1\r\n"), "{}", seen[1].received);
+        assert_eq!(lines(&seen[1], "host"), ["Host: app.example.com"]);
+        assert_eq!(seen[0].ending, Some(Ending::Closed), "each hop has its own connection");
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_that_leads_nowhere_is_told_apart() {
+    let missing = answer("HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n");
+    let not_modified = answer("HTTP/1.1 304 Not Modified\r\nLocation: /\r\n\r\n");
+    for (script, expected) in [
+        (missing, "302 ResponseCodeMismatch unexpected_status"),
+        (not_modified, "304 ResponseCodeMismatch unexpected_status"),
+        (redirect(302, "ftp://app.example.com/"), "302 HttpInvalidResponse bad_location"),
+        (redirect(302, "http://:99999/"), "302 HttpInvalidResponse bad_location"),
+    ] {
+        let server = Server::start(script).await;
+        assert_eq!(told(&Probe::http(&server, following()).run().await), expected);
+        assert_eq!(server.connections(), 1);
+    }
+}
+
+#[tokio::test]
+async fn five_redirects_are_followed_and_a_sixth_is_not() {
+    let hops = |number| {
+        let mut scripts = vec![redirect(302, "/again"); number];
+        scripts.push(answer(OK));
+        scripts
+    };
+    let server = Server::sequence(hops(5)).await;
+    assert_eq!(told(&Probe::http(&server, following()).run().await), "200 pass");
+    let server = Server::sequence(hops(6)).await;
+    let outcome = Probe::http(&server, following()).run().await;
+    assert_eq!(told(&outcome), "302 OtherFailure too_many_redirects");
+    assert_eq!(server.ended(6).await.len(), 6);
+}
+
+#[tokio::test]
+async fn a_redirect_loop_ends() {
+    let server = Server::start(redirect(301, "/")).await;
+    let outcome = Probe::http(&server, following()).run().await;
+    assert_eq!(told(&outcome), "301 OtherFailure too_many_redirects");
+}
+
+#[tokio::test]
+async fn a_redirect_keeps_or_changes_the_method() {
+    for (method, status, then) in [
+        ("POST", 301, "GET"),
+        ("POST", 302, "GET"),
+        ("POST", 303, "GET"),
+        ("PUT", 303, "GET"),
+        ("PUT", 302, "PUT"),
+        ("POST", 307, "POST"),
+        ("POST", 308, "POST"),
+        ("HEAD", 303, "HEAD"),
+    ] {
+        let server = Server::sequence(vec![redirect(status, "/x"), answer(OK)]).await;
+        let check = HttpCheck { method: method.into(), ..following() };
+        assert_eq!(told(&Probe::http(&server, check).run().await), "200 pass");
+        let request = format!("{then} /x HTTP/1.1\r\n");
+        assert!(server.ended(2).await[1].received.starts_with(&request), "{method} after {status}");
+    }
+}
+
+#[tokio::test]
+async fn a_hop_to_the_same_host_goes_to_the_endpoint_on_the_urls_port() {
+    let second = Server::start(answer(OK)).await;
+    let location = format!("http://APP.example.com:{}/next", second.address.port());
+    let first = Server::start(redirect(302, &location)).await;
+    let headers = vec![("X-Token".to_owned(), "secret".to_owned())];
+    let probe = Probe::http(&first, HttpCheck { headers, ..following() }).host("app.example.com");
+    assert_eq!(told(&probe.run().await), "200 pass");
+    let seen = second.ended(1).await;
+    assert_eq!(lines(&seen[0], "host"), [format!("Host: APP.example.com:{}", second.address.port())]);
+    assert_eq!(lines(&seen[0], "x-token"), ["X-Token: secret"], "still at home");
+}
+
+#[tokio::test]
+async fn a_hop_to_another_host_goes_where_its_name_leads_without_our_headers() {
+    let second = Server::start(answer(OK)).await;
+    let port = second.address.port();
+    let elsewhere: IpAddr = Ipv4Addr::new(127, 0, 0, 2).into();
+    for host in ["localhost", "127.0.0.1"] {
+        let location = format!("http://{host}:{port}/next");
+        let first = Server::on(elsewhere, vec![redirect(302, &location)], None).await;
+        let headers =
+            vec![("X-Token".to_owned(), "secret".to_owned()), ("User-Agent".to_owned(), "own".to_owned())];
+        let probe = Probe::http(&first, HttpCheck { headers, ..following() }).host("app.example.com");
+        assert_eq!(told(&probe.run().await), "200 pass");
+        let seen = second.ended(1).await;
+        let seen = seen.last().unwrap();
+        assert_eq!(lines(seen, "host"), [format!("Host: {host}:{port}")]);
+        assert_eq!(lines(seen, "x-token"), [""; 0]);
+        assert!(lines(seen, "user-agent")[0].contains("hale/"), "{}", seen.received);
+        first.ended(1).await;
+    }
+}
+
+#[tokio::test]
+async fn a_hop_to_https_shakes_hands_with_the_endpoint() {
+    let authority = Authority::new();
+    let secure = Server::tls(authority.issue(&["app.example.com"], 2020, 2100), answer(OK)).await;
+    let location = format!("https://app.example.com:{}/", secure.address.port());
+    let plain = Server::start(redirect(301, &location)).await;
+    let probe = Probe::http(&plain, following()).host("app.example.com");
+    let untrusted = probe.run().await;
+    assert_eq!(told(&untrusted), "- TlsUntrustedCertificate unknown_issuer", "verified all the same");
+
+    let first =
+        Server::tls(authority.issue(&["app.example.com"], 2020, 2100), redirect(301, &location)).await;
+    let check = HttpCheck { follow_redirects: true, ..https(&authority) };
+    assert_eq!(told(&Probe::http(&first, check).host("app.example.com").run().await), "200 pass");
+    let seen = secure.ended(2).await;
+    assert_eq!(seen[1].sni.as_deref(), Some("app.example.com"));
+}
+
+#[tokio::test]
+async fn a_hop_to_plain_http_drops_tls() {
+    let authority = Authority::new();
+    let plain = Server::start(answer(OK)).await;
+    let location = format!("http://app.example.com:{}/", plain.address.port());
+    let secure =
+        Server::tls(authority.issue(&["app.example.com"], 2020, 2100), redirect(302, &location)).await;
+    let check = HttpCheck { follow_redirects: true, ..https(&authority) };
+    assert_eq!(told(&Probe::http(&secure, check).host("app.example.com").run().await), "200 pass");
+}
