@@ -32,7 +32,7 @@ use crate::clock::Clock;
 use crate::config::{Loaded, Settings};
 use crate::engine::{Change, Effect, Engine, Event};
 use crate::health::{Outcome, ProbeResult, Reason, ScheduleCounters, TargetId};
-use crate::model::Model;
+use crate::model::{Model, Pool};
 use crate::os;
 use crate::probe::Prober;
 use crate::publish::Publisher;
@@ -114,7 +114,7 @@ pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result
     let mut limits = serve_limits(settings);
     let max_probes = raise_open_files(settings.max_probes, listen.len(), &mut limits);
     let clock = Clock::start();
-    let mut engine = Engine::new(max_probes, clock.epoch());
+    let mut engine = Engine::new(max_probes);
     engine.ready_by(clock.now() + settings.startup_wait);
     engine.handle(Event::Reload(Prepared::new(Arc::clone(&loaded.model))), clock.now());
     let probes = Builder::new_multi_thread()
@@ -217,7 +217,8 @@ impl Drop for ProbeThreads {
 /// How many endpoints are probed, each monitor counted.
 fn targets(model: &Model) -> usize {
     let enabled = model.pools.iter().filter(|pool| pool.enabled);
-    enabled.map(|pool| pool.monitors.len() * pool.endpoints.iter().filter(|e| e.enabled).count()).sum()
+    let endpoints = |pool: &Pool| pool.endpoints.iter().filter(|e| e.enabled).count();
+    enabled.map(|pool| pool.tests.members.len() * pool.viewpoints.vantages.len() * endpoints(pool)).sum()
 }
 
 fn serve_limits(settings: &Settings) -> serve::Limits {
@@ -307,6 +308,7 @@ impl EngineTask {
                         probe.abort();
                     }
                 }
+                Effect::Resolve { .. } | Effect::Remember(_) => {}
                 Effect::Publish(snapshot) => self.publisher.publish(snapshot),
                 Effect::Ready { complete } => drop(self.ready.send_replace(Some(complete))),
                 Effect::Tell(change) => (self.tell)(&change, &self.clock),

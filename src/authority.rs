@@ -14,6 +14,6 @@ mod compile;
 mod names;
 
 pub use compile::{
-    Balancer, BalancerState, BalancerStatus, Compiler, Prepared, Recompiled, Snapshot, Traffic,
+    Balancer, BalancerState, BalancerStatus, Compiler, InUse, Prepared, Recompiled, Snapshot, Traffic,
 };
 pub use names::{Found, Key, Names, Node, RECORD_HEAD, Rrset, ZoneInfo, rtype};

@@ -1,48 +1,58 @@
 //! The only reader of the system's clocks.
 //!
-//! Moments come from the monotonic clock, so a step of the wall clock moves
-//! nothing; wall-clock times are only shown to people and put into serials.
+//! Moments begin with the wall clock's time at the start and go on with the
+//! monotonic clock, so a step of the wall clock moves nothing; how far the two
+//! have come apart is asked for by [`Clock::step`].
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::moment::Moment;
 
-/// A time line that begins when the clock is made.
+/// The process's time line.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,
-    wall: SystemTime,
+    /// Unix time at `start`.
+    wall: Duration,
 }
 
 impl Clock {
-    /// A time line that begins now.
+    /// A time line that is at the wall clock's time now.
     pub fn start() -> Clock {
-        Clock { start: Instant::now(), wall: SystemTime::now() }
+        Clock { start: Instant::now(), wall: unix() }
     }
 
     /// The present moment.
     pub fn now(&self) -> Moment {
-        Moment::from_start(self.start.elapsed())
+        Moment::from_start(self.wall + self.start.elapsed())
     }
 
-    /// The instant of the monotonic clock at which `moment` comes.
+    /// The instant of the monotonic clock at which `moment` comes; now if it
+    /// lies before the start.
     pub fn instant(&self, moment: Moment) -> Instant {
-        self.start + moment.elapsed()
+        self.start + moment.elapsed().saturating_sub(self.wall)
     }
 
-    /// Unix time, in seconds, at [`Moment::ZERO`].
-    pub fn epoch(&self) -> u64 {
-        self.wall.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs()
+    /// How many milliseconds the wall clock was set forward since the start;
+    /// negative if it was set back.
+    pub fn step(&self) -> i64 {
+        let (wall, line) = (unix().as_millis() as i64, self.now().elapsed().as_millis() as i64);
+        wall - line
     }
 
     /// `moment` as people write it: UTC, RFC 3339 §5.6, to the second.
     pub fn utc(&self, moment: Moment) -> String {
-        utc(self.epoch() + moment.elapsed().as_secs())
+        utc(moment.elapsed().as_secs())
     }
 }
 
-/// Unix time in RFC 3339 form.
-fn utc(unix: u64) -> String {
+/// The wall clock's Unix time; zero before 1970.
+fn unix() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO)
+}
+
+/// Unix time, in seconds, in RFC 3339 form.
+pub fn utc(unix: u64) -> String {
     let (days, second) = (unix / 86400, unix % 86400);
     // the calendar in years that begin in March, so that a leap day comes last
     let era_day = days + 719_468;

@@ -5,16 +5,22 @@
 //! its effects, reports what happened, and comes back at `wake_at`: the server
 //! does so with sockets and a clock, a scenario with neither.
 
+mod hosts;
+
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::authority::{BalancerState, BalancerStatus, Compiler, Prepared, Snapshot, Traffic};
-use crate::health::{
-    Outcome, PoolHealth, PoolState, ProbeTask, Reason, Rhythm, Schedule, ScheduleCounters, Table, TargetId,
-    Verdict,
+pub use hosts::{Hosts, Lookup};
+
+use crate::authority::{
+    BalancerState, BalancerStatus, Compiler, InUse, Prepared, Recompiled, Snapshot, Traffic,
 };
-use crate::model::{Model, Name, PoolId, Serial};
+use crate::health::{
+    Memory, Move, Order, Outcome, PoolHealth, PoolState, ProbeTask, Reason, Record, Rhythm, Schedule,
+    ScheduleCounters, Seen, Slot, Standing, Table, TargetId, Unknown, Verdict, Why,
+};
+use crate::model::{Model, Name, PoolId, Scope, Serial};
 use crate::moment::Moment;
 
 /// After a publication further changes are gathered for so long.
@@ -35,6 +41,10 @@ pub enum Event {
     Reload(Prepared),
     /// A probe came to its end.
     Probed { target: TargetId, outcome: Outcome },
+    /// The lookup of an endpoint's host name came to its end.
+    Resolved { hostname: Arc<str>, lookup: Lookup },
+    /// The wall clock differs from the time line by so many milliseconds.
+    ClockStepped(i64),
 }
 
 /// Something to be done.
@@ -44,6 +54,8 @@ pub enum Effect {
     Probe { target: TargetId, task: Arc<ProbeTask> },
     /// Nobody waits for this probe any more.
     Abandon { target: TargetId },
+    /// Look up the addresses of this host name.
+    Resolve { hostname: Arc<str> },
     /// From now on answer from this.
     Publish(Arc<Snapshot>),
     /// The first round is over: there is something to answer. Comes once.
@@ -53,17 +65,19 @@ pub enum Effect {
     },
     /// Tell people.
     Tell(Change),
+    /// Keep this over a restart.
+    Remember(Record),
 }
 
 /// What people want to know, once each time it happens. At the start, and when
 /// something is new, `from` and `to` may be the same: so it stands.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// The verdict of one monitor on an endpoint.
+    /// The verdict of one monitor at one vantage, where an endpoint has several.
     Verdict {
-        pool: Arc<str>,
-        endpoint: Arc<str>,
+        scope: Scope,
         monitor: Arc<str>,
+        vantage: Arc<str>,
         from: Verdict,
         to: Verdict,
         reason: Reason,
@@ -72,14 +86,19 @@ pub enum Change {
         /// Since when `from` had held.
         since: Moment,
     },
-    /// Probes of an endpoint can't be made, for a cause on this side.
-    CannotProbe {
-        pool: Arc<str>,
-        endpoint: Arc<str>,
-        monitor: Arc<str>,
-        reason: Reason,
-        detail: &'static str,
+    /// Where an endpoint stands.
+    Endpoint {
+        scope: Scope,
+        from: Standing,
+        to: Standing,
+        cause: Cause,
+        /// Since when `from` had held.
+        since: Moment,
     },
+    /// Probes of an endpoint can't be made, for a cause on this side.
+    CannotProbe { scope: Scope, monitor: Arc<str>, vantage: Arc<str>, reason: Reason, detail: &'static str },
+    /// A vantage doubts itself, or does so no more.
+    Vantage { vantage: Arc<str>, suspect: bool },
     /// The state of a pool.
     Pool { pool: Arc<str>, from: PoolState, to: PoolHealth, threshold: u32, since: Moment },
     /// The state of a load balancer, or where its traffic goes.
@@ -95,6 +114,45 @@ pub enum Change {
     },
 }
 
+/// What made an endpoint stand differently.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cause {
+    /// A probe, with what it found.
+    Probe { monitor: Arc<str>, vantage: Arc<str>, reason: Reason, detail: &'static str, status: Option<u16> },
+    /// A vantage elsewhere.
+    Report { vantage: Arc<str> },
+    /// Outcomes seen on real traffic.
+    Traffic,
+    /// Something has lasted long enough, or begins or ends now.
+    Time,
+    /// Who, and why.
+    Operator { by: Arc<str>, reason: Arc<str> },
+    /// Something that it depends on.
+    Dependency,
+    /// A vantage's doubt about itself.
+    Doubt { vantage: Arc<str> },
+    /// Another configuration.
+    Reload,
+}
+
+impl Cause {
+    /// Why, as people read it.
+    pub fn reason(&self) -> String {
+        match self {
+            Cause::Probe { reason, .. } => reason.to_string(),
+            Cause::Report { vantage } => format!("reported by {vantage}"),
+            Cause::Traffic => "real traffic fails there".to_owned(),
+            Cause::Time => "its time has come".to_owned(),
+            Cause::Operator { reason, .. } if !reason.is_empty() => reason.to_string(),
+            Cause::Operator { by, .. } if !by.is_empty() => format!("said by {by}"),
+            Cause::Operator { .. } => "taken back by an operator".to_owned(),
+            Cause::Dependency => "what it depends on changed".to_owned(),
+            Cause::Doubt { vantage } => format!("{vantage} doubts itself"),
+            Cause::Reload => "configured so".to_owned(),
+        }
+    }
+}
+
 /// The whole control plane.
 #[derive(Debug)]
 pub struct Engine {
@@ -105,8 +163,11 @@ pub struct Engine {
     serials: Vec<u32>,
     /// Of every zone ever served: one that comes back goes on where it was.
     last_serials: HashMap<Name, u32>,
-    /// Unix time, in seconds, at the beginning of the time line.
-    epoch: u64,
+    /// The configuration as declared, and the addresses of its host names.
+    declared: Prepared,
+    hosts: Hosts,
+    /// Which pools load balancers with delays used in a former run.
+    in_use: InUse,
     /// When something unpublished goes out.
     publish_at: Option<Moment>,
     published: Option<Moment>,
@@ -126,17 +187,19 @@ pub struct Engine {
 
 impl Engine {
     /// An engine that serves nothing yet and lets `max_probes` run at once.
-    /// `epoch` is the Unix time, in seconds, at [`Moment::ZERO`].
-    pub fn new(max_probes: usize, epoch: u64) -> Engine {
+    pub fn new(max_probes: usize) -> Engine {
         let table = Table::default();
+        let declared = Prepared::new(Arc::new(Model::default()));
         Engine {
-            compiler: Compiler::new(Prepared::new(Arc::default()), &table),
+            compiler: Compiler::new(declared.clone(), &table, &InUse::new(), Moment::ZERO),
             table,
+            declared,
+            hosts: Hosts::default(),
+            in_use: InUse::new(),
             schedule: Schedule::new(max_probes),
             effects: VecDeque::new(),
             serials: Vec::new(),
             last_serials: HashMap::new(),
-            epoch,
             publish_at: None,
             published: None,
             adopted: Moment::ZERO,
@@ -155,25 +218,129 @@ impl Engine {
         self.ready_by = Some(at);
     }
 
+    /// Takes in what a former run left, before the first configuration; what is
+    /// older than `oldest` is no verdict any more.
+    pub fn recall(&mut self, mut memory: Memory, oldest: Moment, now: Moment) {
+        memory.age(oldest, now);
+        self.last_serials = std::mem::take(&mut memory.serials).into_iter().collect();
+        self.in_use = std::mem::take(&mut memory.balancers);
+        self.table.recall(memory);
+    }
+
+    /// All that is to be kept over a restart.
+    pub fn memory(&self, now: Moment) -> Memory {
+        let mut memory = self.table.memory();
+        memory.serials = self.last_serials.iter().map(|(zone, serial)| (zone.clone(), *serial)).collect();
+        let zones = self.compiler.model().zones.iter().zip(&self.serials);
+        memory.serials.extend(zones.map(|(zone, serial)| (zone.apex.clone(), *serial)));
+        memory.balancers = self.compiler.in_use();
+        memory.alive = Some(now);
+        memory
+    }
+
     /// Takes in an event.
     pub fn handle(&mut self, event: Event, now: Moment) {
         match event {
-            Event::Reload(prepared) => self.reload(prepared, now),
+            Event::Reload(prepared) => {
+                self.hosts.adopt(prepared.model(), now);
+                self.declared = prepared;
+                self.reload(now);
+            }
             Event::Probed { target, outcome } => self.probed(target, &outcome, now),
+            Event::Resolved { hostname, lookup } => {
+                if self.hosts.found(&hostname, lookup, now) {
+                    self.reload(now);
+                }
+            }
+            Event::ClockStepped(step) => {
+                self.table.set_step(step, now);
+                self.moved(now);
+            }
         }
         self.advance(now);
     }
 
+    /// Does what an operator wants of a pool or an endpoint.
+    pub fn order(&mut self, scope: &Scope, order: Order, now: Moment) -> Result<(), Unknown> {
+        let traffic = match &order {
+            Order::Set { action, .. } => action.slot() == Slot::Traffic,
+            Order::Clear(slot) => *slot == Slot::Traffic,
+        };
+        self.table.order(scope, order, now)?;
+        self.moved(now);
+        if traffic && self.is_declared_off(scope) {
+            self.reload(now); // probes begin, or end
+        }
+        self.advance(now);
+        Ok(())
+    }
+
+    /// Sends a load balancer's traffic back to the pools that are available
+    /// again; tells whether there is such a load balancer.
+    pub fn fail_back(&mut self, name: &Name, now: Moment) -> bool {
+        let Some(changes) = self.compiler.fail_back(name, now) else { return false };
+        self.recompiled(changes, None, now);
+        self.advance(now);
+        true
+    }
+
+    /// Takes in the verdict of a vantage elsewhere, reached at `at`.
+    pub fn report(
+        &mut self,
+        scope: &Scope,
+        vantage: &str,
+        verdict: Verdict,
+        at: Moment,
+        now: Moment,
+    ) -> Result<(), Unknown> {
+        self.table.report(scope, vantage, verdict, at, now)?;
+        self.moved(now);
+        self.advance(now);
+        Ok(())
+    }
+
+    /// Takes in outcomes seen on real traffic.
+    pub fn traffic(&mut self, scope: &Scope, seen: Seen, now: Moment) -> Result<(), Unknown> {
+        self.table.traffic(scope, seen, now)?;
+        self.moved(now);
+        self.advance(now);
+        Ok(())
+    }
+
+    /// Takes in that an endpoint reports by itself.
+    pub fn push(&mut self, scope: &Scope, ok: bool, now: Moment) -> Result<(), Unknown> {
+        for target in self.table.push(scope, ok, now)? {
+            self.answer(target, now);
+        }
+        self.advance(now);
+        Ok(())
+    }
+
     /// Does what is due by now.
     pub fn advance(&mut self, now: Moment) {
+        self.table.advance(now);
+        self.moved(now);
+        if self.compiler.wake_at().is_some_and(|at| at <= now) {
+            let changes = self.compiler.advance(now);
+            self.recompiled(changes, None, now);
+        }
+        while let Some(hostname) = self.hosts.begin(now) {
+            self.effects.push_back(Effect::Resolve { hostname });
+        }
         while let Some(id) = self.schedule.begin(&self.table, now) {
             let task = &self.table.target(id).expect("only targets of the table begin").task;
-            self.effects.push_back(Effect::Probe { target: id, task: Arc::clone(task) });
+            if task.monitor.check.is_probed() {
+                self.effects.push_back(Effect::Probe { target: id, task: Arc::clone(task) });
+            } else {
+                self.answer(id, now);
+            }
         }
         if self.serials_at.is_some_and(|at| at <= now) {
             self.serials_at = None;
             for zone in std::mem::take(&mut self.changed_zones) {
-                self.serials[zone] = next_serial(self.serials[zone], self.unix(now));
+                self.serials[zone] = next_serial(self.serials[zone], unix(now));
+                let apex = self.compiler.model().zones[zone].apex.clone();
+                self.effects.push_back(Effect::Remember(Record::Serial(apex, self.serials[zone])));
             }
             self.publish_soon(now);
         }
@@ -189,6 +356,8 @@ impl Engine {
             self.tell_what_stands();
             self.effects.push_back(Effect::Ready { complete });
         }
+        let records = self.table.take_records();
+        self.effects.extend(records.into_iter().map(Effect::Remember));
     }
 
     /// The next thing to be done, in order.
@@ -199,13 +368,15 @@ impl Engine {
     /// When to call [`Engine::advance`] next, if nothing happens before.
     pub fn wake_at(&self) -> Option<Moment> {
         let ready_by = self.ready_by.filter(|_| !self.ready);
-        [self.schedule.wake_at(), self.publish_at, self.serials_at, ready_by].into_iter().flatten().min()
+        let parts = [self.schedule.wake_at(), self.table.wake_at(), self.hosts.wake_at()];
+        let own = [self.compiler.wake_at(), self.publish_at, self.serials_at, ready_by];
+        parts.into_iter().chain(own).flatten().min()
     }
 
     /// Whether every target has been probed at least once, and what followed
     /// is published.
     pub fn is_settled(&self) -> bool {
-        self.table.is_settled() && self.publish_at.is_none()
+        self.hosts.is_settled() && self.table.is_settled() && self.publish_at.is_none()
     }
 
     /// The answers as they stand, published or not.
@@ -233,13 +404,23 @@ impl Engine {
         self.schedule.counters()
     }
 
-    fn reload(&mut self, prepared: Prepared, now: Moment) {
+    /// The addresses of the endpoints given by host name.
+    pub fn hosts(&self) -> &Hosts {
+        &self.hosts
+    }
+
+    /// Puts the declared configuration in force, with host names' addresses.
+    fn reload(&mut self, now: Moment) {
+        let prepared = match self.hosts.expand(self.declared.model()) {
+            Some(model) => self.declared.with_pools_of(model),
+            None => self.declared.clone(),
+        };
         self.adopted = now;
         if self.hold_until.is_none() && self.publish_at.take().is_some() && self.published.is_some() {
             // what was to be published of the old configuration is not to wait for the new one
             self.effects.push_back(Effect::Publish(Arc::new(self.snapshot())));
         }
-        let new = self.table.adopt(prepared.model(), now);
+        let new = self.table.adopt(Arc::clone(prepared.model()), now, self.ready);
         for target in self.schedule.adopt(&self.table, now) {
             self.effects.push_back(Effect::Abandon { target });
         }
@@ -247,9 +428,11 @@ impl Engine {
             let target = self.table.target(id).expect("adopted just now");
             self.schedule.plan(id, target.rhythm.first(now, new.len()));
         }
-        let compiler = Compiler::new(prepared, &self.table);
+        let mut in_use = std::mem::take(&mut self.in_use);
+        in_use.extend(self.compiler.in_use());
+        let compiler = Compiler::new(prepared, &self.table, &in_use, now);
         let before = std::mem::replace(&mut self.compiler, compiler);
-        let unix = self.unix(now);
+        let unix = unix(now);
         let zones_before = &before.model().zones;
         let place_before = |apex: &Name| zones_before.binary_search_by(|zone| zone.apex.cmp(apex)).ok();
         for (zone, serial) in zones_before.iter().zip(&self.serials) {
@@ -270,6 +453,13 @@ impl Engine {
             .collect();
         self.changed_zones.clear();
         self.serials_at = None;
+        for zone in 0..self.serials.len() {
+            let apex = self.compiler.model().zones[zone].apex.clone();
+            if self.last_serials.get(&apex) != Some(&self.serials[zone]) {
+                self.effects.push_back(Effect::Remember(Record::Serial(apex, self.serials[zone])));
+            }
+        }
+        self.tell_moves();
         self.tell_of_reload(&before, now);
         if self.published.is_some() && !new.is_empty() {
             // a hold that has begun goes on, however many reloads come
@@ -357,46 +547,105 @@ impl Engine {
         let observed = self.table.observe(id, outcome, now);
         self.schedule.end(id, &self.table, now);
         let (Some(observed), Some(target)) = (observed, self.table.target(id)) else { return };
-        let task = &target.task;
-        let (pool, endpoint) = (Arc::clone(&task.pool), Arc::clone(&task.endpoint));
-        let monitor = Arc::clone(&task.monitor.name);
-        let pool_id = target.pool;
-        let fell = observed.transition.is_some_and(|moved| moved.from == Verdict::Healthy);
+        let (task, pool, endpoint) = (Arc::clone(&target.task), target.pool, target.endpoint);
+        let (reason, detail) = (outcome.reason, outcome.detail);
+        let scope = Scope { pool: Arc::clone(&task.pool), endpoint: Some(Arc::clone(&task.endpoint)) };
+        let (monitor, vantage) = (Arc::clone(&task.monitor.name), Arc::clone(&task.vantage.name));
         if let Some(moved) = observed.transition {
-            self.effects.push_back(Effect::Tell(Change::Verdict {
-                pool,
-                endpoint,
-                monitor,
-                from: moved.from,
-                to: moved.to,
-                reason: outcome.reason,
-                detail: outcome.detail,
-                status: outcome.status,
-                since: moved.since,
-            }));
+            if self.table.targets_of(pool, endpoint).nth(1).is_some() {
+                let (from, to, status, since) = (moved.from, moved.to, outcome.status, moved.since);
+                let change =
+                    Change::Verdict { scope, monitor, vantage, from, to, reason, detail, status, since };
+                self.effects.push_back(Effect::Tell(change));
+            }
         } else if observed.newly_blocked {
-            let (reason, detail) = (outcome.reason, outcome.detail);
-            self.effects.push_back(Effect::Tell(Change::CannotProbe {
-                pool,
-                endpoint,
-                monitor,
-                reason,
-                detail,
-            }));
+            let change = Change::CannotProbe { scope, monitor, vantage, reason, detail };
+            self.effects.push_back(Effect::Tell(change));
         }
-        if observed.endpoint_changed {
-            self.refresh(pool_id, now);
-        }
+        let fell = self.moved(now);
         if fell || self.table.is_settled() {
             self.release(now);
         }
     }
 
-    /// An endpoint's verdict changed: recompiles what depends on it.
-    fn refresh(&mut self, id: PoolId, now: Moment) {
-        let changes = self.compiler.refresh(id, &self.table);
+    /// Finds without a probe what a check needs none for.
+    fn answer(&mut self, id: TargetId, now: Moment) {
+        if let Some(outcome) = self.table.answer(id, now) {
+            self.probed(id, &outcome, now);
+        }
+    }
+
+    /// Tells of endpoints that stand differently and recompiles what depends on
+    /// them; tells whether one that was up isn't any more.
+    fn moved(&mut self, now: Moment) -> bool {
+        let moves = self.tell_moves();
+        let pools: BTreeSet<PoolId> = moves.iter().map(|moved| moved.pool).collect();
+        for pool in pools {
+            let changes = self.compiler.refresh(pool, &self.table, now);
+            self.recompiled(changes, Some(pool), now);
+        }
+        moves.iter().any(|moved| moved.from.fitness.is_up() && !moved.to.fitness.is_up())
+    }
+
+    fn tell_moves(&mut self) -> Vec<Move> {
+        for vantage in self.table.take_doubted() {
+            let suspect = self.table.doubts_since(vantage).is_some();
+            let vantage = Arc::clone(&self.compiler.model().vantage(vantage).name);
+            self.effects.push_back(Effect::Tell(Change::Vantage { vantage, suspect }));
+        }
+        let moves = self.table.take_moves();
+        for moved in &moves {
+            if moved.from.without_share() != moved.to.without_share() {
+                let change = self.endpoint_change(moved);
+                self.effects.push_back(Effect::Tell(change));
+            }
+        }
+        moves
+    }
+
+    fn endpoint_change(&self, moved: &Move) -> Change {
+        let pool = self.table.model().pool(moved.pool);
+        let scope = Scope {
+            pool: Arc::clone(&pool.name),
+            endpoint: Some(Arc::clone(&pool.endpoints[moved.endpoint].name)),
+        };
+        let name = |vantage| Arc::clone(&self.table.model().vantage(vantage).name);
+        let cause = match moved.why {
+            Why::Probe(id) => match self.table.target(id).and_then(|target| Some((target, target.last()?))) {
+                Some((target, last)) => Cause::Probe {
+                    monitor: Arc::clone(&target.task.monitor.name),
+                    vantage: Arc::clone(&target.task.vantage.name),
+                    reason: last.outcome.reason,
+                    detail: last.outcome.detail,
+                    status: last.outcome.status,
+                },
+                None => Cause::Time,
+            },
+            Why::Report(vantage) => Cause::Report { vantage: name(vantage) },
+            Why::Traffic => Cause::Traffic,
+            Why::Time => Cause::Time,
+            Why::Operator => {
+                let whole = Scope { endpoint: None, ..scope.clone() };
+                let said = self.table.overrides().iter().filter(|(of, _)| **of == scope || **of == whole);
+                let newest = said.max_by_key(|(_, said)| said.since);
+                match newest {
+                    Some((_, said)) => {
+                        Cause::Operator { by: Arc::clone(&said.by), reason: Arc::clone(&said.reason) }
+                    }
+                    None => Cause::Operator { by: "".into(), reason: "".into() },
+                }
+            }
+            Why::Dependency => Cause::Dependency,
+            Why::Doubt(vantage) => Cause::Doubt { vantage: name(vantage) },
+            Why::Reload => Cause::Reload,
+        };
+        Change::Endpoint { scope, from: moved.from, to: moved.to, cause, since: moved.since }
+    }
+
+    /// Tells what a recompilation changed, and sees to its publication.
+    fn recompiled(&mut self, changes: Recompiled, pool: Option<PoolId>, now: Moment) {
         let model = Arc::clone(self.compiler.model());
-        if let Some(before) = changes.pool {
+        if let (Some(before), Some(id)) = (changes.pool, pool) {
             let since = std::mem::replace(&mut self.pool_since[id.0 as usize], now);
             let change = pool_change(model.pool(id), before.state, self.compiler.pool(id), since);
             self.effects.push_back(Effect::Tell(change));
@@ -404,8 +653,12 @@ impl Engine {
         for (number, before) in changes.balancers {
             let since = std::mem::replace(&mut self.balancer_since[number], now);
             let (balancer, status) = self.compiler.balancer(number);
-            let change = balancer_change(&model, &balancer.name, before.state, status, since);
+            let name = balancer.name.clone();
+            let change = balancer_change(&model, &name, before.state, status, since);
             self.effects.push_back(Effect::Tell(change));
+            if let Some(pools) = self.compiler.in_use().remove(&name) {
+                self.effects.push_back(Effect::Remember(Record::Balancer(name, pools)));
+            }
         }
         if !changes.zones.is_empty() {
             self.changed_zones.extend(changes.zones);
@@ -414,16 +667,24 @@ impl Engine {
         }
     }
 
+    /// Whether the configuration itself has it switched off.
+    fn is_declared_off(&self, scope: &Scope) -> bool {
+        let model = self.compiler.model();
+        let Some(pool) = model.pool_named(&scope.pool).map(|id| model.pool(id)) else { return false };
+        let endpoint = pool.endpoints.iter().find(|endpoint| Some(&endpoint.name) == scope.endpoint.as_ref());
+        !pool.enabled || endpoint.is_some_and(|endpoint| !endpoint.enabled)
+    }
+
     /// At once, unless something was published within the gathering time.
     fn publish_soon(&mut self, now: Moment) {
         let gathered = self.published.map_or(now, |last| now.max(last + GATHER));
         self.publish_at.get_or_insert(self.hold_until.unwrap_or(gathered));
     }
+}
 
-    /// Unix time in the 32 bits of a serial.
-    fn unix(&self, now: Moment) -> u32 {
-        (self.epoch + now.elapsed().as_secs()) as u32
-    }
+/// Unix time in the 32 bits of a serial.
+fn unix(now: Moment) -> u32 {
+    now.elapsed().as_secs() as u32
 }
 
 /// Whether serial `a` comes after `b` (RFC 1982 §3.2).

@@ -17,7 +17,7 @@ use std::time::Duration;
 pub use name::{Name, NameError};
 
 /// The whole configuration of what is served and what is probed.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     /// Indexed by [`MonitorId`], sorted by name.
     pub monitors: Vec<Arc<Monitor>>,
@@ -25,6 +25,24 @@ pub struct Model {
     pub pools: Vec<Pool>,
     /// Sorted by apex.
     pub zones: Vec<Zone>,
+    /// Indexed by [`VantageId`], sorted by name; at least one.
+    pub vantages: Vec<Arc<Vantage>>,
+    pub doubt: Doubt,
+    pub maintenance: Vec<Maintenance>,
+}
+
+impl Default for Model {
+    /// Nothing to serve, seen from this process.
+    fn default() -> Model {
+        Model {
+            monitors: Vec::new(),
+            pools: Vec::new(),
+            zones: Vec::new(),
+            vantages: vec![Arc::default()],
+            doubt: Doubt::default(),
+            maintenance: Vec::new(),
+        }
+    }
 }
 
 /// A monitor's place in [`Model::monitors`].
@@ -45,6 +63,23 @@ impl Model {
     pub fn pool(&self, id: PoolId) -> &Pool {
         &self.pools[id.0 as usize]
     }
+
+    /// The vantage with this id.
+    pub fn vantage(&self, id: VantageId) -> &Arc<Vantage> {
+        &self.vantages[id.0 as usize]
+    }
+
+    /// The pool of this name.
+    pub fn pool_named(&self, name: &str) -> Option<PoolId> {
+        let place = self.pools.binary_search_by(|pool| (*pool.name).cmp(name)).ok()?;
+        Some(PoolId(place as u32))
+    }
+
+    /// The vantage of this name.
+    pub fn vantage_named(&self, name: &str) -> Option<VantageId> {
+        let place = self.vantages.iter().position(|vantage| &*vantage.name == name)?;
+        Some(VantageId(place as u32))
+    }
 }
 
 /// A vantage's place in [`Model::vantages`].
@@ -58,6 +93,9 @@ pub struct Vantage {
     /// Vantages of one region form one opinion; none: a region of its own.
     pub region: Option<Arc<str>>,
     pub reach: Reach,
+    /// When all endpoints of this pool fail from here, it is the vantage that
+    /// has a fault.
+    pub canaries: Option<PoolId>,
 }
 
 /// How a vantage's probes are made.
@@ -77,8 +115,58 @@ impl Default for Vantage {
     /// This process, without a region.
     fn default() -> Vantage {
         let reach = Reach::Here { source: Source::default(), namespace: None };
-        Vantage { name: "local".into(), region: None, reach }
+        Vantage { name: "local".into(), region: None, reach, canaries: None }
     }
+}
+
+/// When a vantage doubts itself rather than the endpoints.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Doubt {
+    /// When more than so many hundredths of the pools seen healthy fail within
+    /// `window` at one vantage; none: no such rule.
+    pub share: Option<u8>,
+    pub window: Duration,
+    /// For how long the verdicts of before are held at most.
+    pub hold: Duration,
+}
+
+impl Default for Doubt {
+    fn default() -> Doubt {
+        Doubt { share: None, window: Duration::from_secs(15), hold: Duration::from_secs(120) }
+    }
+}
+
+/// A time in which something is worked on: it leaves the answers, and nobody
+/// is alerted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Maintenance {
+    pub of: Scope,
+    pub when: Window,
+    pub reason: Arc<str>,
+}
+
+/// A pool or one of its endpoints, by name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Scope {
+    pub pool: Arc<str>,
+    /// None: the pool as a whole.
+    pub endpoint: Option<Arc<str>>,
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.pool)?;
+        self.endpoint.as_ref().map_or(Ok(()), |endpoint| write!(f, "/{endpoint}"))
+    }
+}
+
+/// A window of wall-clock time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Window {
+    /// From one Unix time to another, in seconds; the end lies outside.
+    Once { from: u64, until: u64 },
+    /// So long from each of these: seconds since Monday 00:00 UTC.
+    Weekly { from: u32, length: u32 },
 }
 
 /// How endpoints are tested, how often, and what a run of outcomes means.
@@ -435,8 +523,11 @@ impl Codes {
 pub struct Pool {
     pub name: Arc<str>,
     pub enabled: bool,
-    /// All must pass; none: the pool isn't monitored.
-    pub monitors: Vec<MonitorId>,
+    pub tests: Tests,
+    pub viewpoints: Viewpoints,
+    pub rules: Rules,
+    /// While one of these isn't available, neither is the pool.
+    pub depends_on: Vec<Dependency>,
     /// With fewer healthy endpoints the pool is Critical.
     pub health_threshold: u32,
     pub answer: AnswerShape,
@@ -444,8 +535,181 @@ pub struct Pool {
     pub max_answers: u8,
     /// Fewer healthy endpoints of a family make the pool unavailable for it.
     pub family_threshold: FamilyThreshold,
-    /// At least one; names and addresses are unique.
+    /// Names and addresses are unique. At least one, or one of `hosts`.
     pub endpoints: Vec<Endpoint>,
+    /// Endpoints given by host name, whose addresses join `endpoints` when they
+    /// are found.
+    pub hosts: Vec<Host>,
+}
+
+impl Pool {
+    /// One of these endpoints that nothing tests, with everything else as it is
+    /// when a configuration says nothing.
+    pub fn new(name: &str, endpoints: Vec<Endpoint>) -> Pool {
+        Pool {
+            name: name.into(),
+            enabled: true,
+            tests: Tests::default(),
+            viewpoints: Viewpoints::default(),
+            rules: Rules::default(),
+            depends_on: Vec::new(),
+            health_threshold: 1,
+            answer: AnswerShape::ByWeight,
+            max_answers: 8,
+            family_threshold: FamilyThreshold::default(),
+            endpoints,
+            hosts: Vec::new(),
+        }
+    }
+
+    /// Whether health counts at all: without a test that votes every endpoint
+    /// is available.
+    pub fn is_monitored(&self) -> bool {
+        self.tests.members.iter().any(|member| member.votes)
+    }
+}
+
+/// The monitors of a pool, and how their verdicts become one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tests {
+    pub members: Vec<Member>,
+    pub combination: Combination,
+}
+
+impl Default for Tests {
+    fn default() -> Tests {
+        Tests { members: Vec::new(), combination: Combination::All }
+    }
+}
+
+impl Tests {
+    /// All of these must pass.
+    pub fn all(monitors: impl IntoIterator<Item = MonitorId>) -> Tests {
+        let member = |monitor| Member { monitor, votes: true, must_be_healthy: false };
+        Tests { members: monitors.into_iter().map(member).collect(), combination: Combination::All }
+    }
+}
+
+/// One monitor of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    pub monitor: MonitorId,
+    /// False: it is probed and told of, and decides nothing.
+    pub votes: bool,
+    /// Its failure alone makes the endpoint unhealthy.
+    pub must_be_healthy: bool,
+}
+
+/// How the verdicts of a pool's monitors become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Combination {
+    /// All must be healthy.
+    All,
+    /// At least so many must be.
+    AtLeast(u32),
+    /// Unhealthy when more than half are (a monitor group).
+    Majority,
+}
+
+/// Where a pool's endpoints are seen from, and whose word counts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Viewpoints {
+    /// At least one.
+    pub vantages: Vec<VantageId>,
+    pub quorum: Quorum,
+    /// The first that has a verdict decides; the last is [`HealthSource::Global`].
+    pub sources: Vec<HealthSource>,
+}
+
+impl Default for Viewpoints {
+    /// From the first vantage alone.
+    fn default() -> Viewpoints {
+        Viewpoints {
+            vantages: vec![VantageId(0)],
+            quorum: Quorum::Vantages,
+            sources: vec![HealthSource::Global],
+        }
+    }
+}
+
+/// Of whom the majority is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quorum {
+    /// Of all vantages that report.
+    Vantages,
+    /// Of regions, each of which is the majority of its vantages.
+    Regions,
+}
+
+/// Whose verdict on an endpoint counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HealthSource {
+    /// This server's own vantage.
+    Local(VantageId),
+    /// This server's region.
+    Regional(Arc<str>),
+    /// All of them, by quorum.
+    Global,
+}
+
+/// The rules around a verdict.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rules {
+    /// None: the longest of the pool's monitors.
+    pub start_period: Option<Duration>,
+    /// How long the last verdict is held when nobody reports.
+    pub stale_after: Duration,
+    /// More changes within `flap_window` are flapping.
+    pub flap_limit: u32,
+    pub flap_window: Duration,
+    /// So long a flapping endpoint must have been passing before it serves;
+    /// zero: flapping is only told.
+    pub flap_hold: Duration,
+    /// Over so long a returning endpoint's share grows; zero: at once.
+    pub slow_start: Duration,
+    /// After the longest TTL handed out, so much longer an endpoint drains.
+    pub drain_wait: Duration,
+    pub ejection: Option<Ejection>,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+        Rules {
+            start_period: None,
+            stale_after: minutes(10),
+            flap_limit: 5,
+            flap_window: minutes(10),
+            flap_hold: Duration::ZERO,
+            slow_start: Duration::ZERO,
+            drain_wait: Duration::ZERO,
+            ejection: None,
+        }
+    }
+}
+
+/// When outcomes seen on real traffic take an endpoint out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ejection {
+    /// So many failures in a row; none: no such rule.
+    pub consecutive_failures: Option<u32>,
+    /// More than so many hundredths of a report's requests; none: no such rule.
+    pub failure_percentage: Option<u8>,
+    /// Reports with fewer requests are not taken for a percentage.
+    pub minimum_requests: u32,
+    /// Times how often it was ejected of late.
+    pub ejection_time: Duration,
+    pub max_ejection_time: Duration,
+    /// No more than so many hundredths of a pool's endpoints at once, but one.
+    pub max_ejection_percent: u8,
+}
+
+/// What something needs in order to be of use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dependency {
+    pub pool: PoolId,
+    /// None: the pool as a whole.
+    pub endpoint: Option<Arc<str>>,
 }
 
 /// The largest [`Pool::max_answers`].
@@ -480,6 +744,36 @@ pub struct Endpoint {
     pub port: Option<u16>,
     /// Host of HTTP probes; goes before the monitor's.
     pub host: Option<Arc<str>>,
+    /// The host name that the address was found under.
+    pub hostname: Option<Arc<str>>,
+    pub depends_on: Vec<Dependency>,
+}
+
+impl Endpoint {
+    /// An enabled one of full weight.
+    pub fn new(name: &str, address: IpAddr) -> Endpoint {
+        Endpoint {
+            name: name.into(),
+            address,
+            enabled: true,
+            weight: Weight(100),
+            port: None,
+            host: None,
+            hostname: None,
+            depends_on: Vec::new(),
+        }
+    }
+}
+
+/// An endpoint given by host name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Host {
+    /// Its place among the pool's endpoints.
+    pub place: usize,
+    /// Absolute, in lower case, without the final dot.
+    pub hostname: Arc<str>,
+    /// What each of its addresses becomes; the address itself says nothing.
+    pub endpoint: Endpoint,
 }
 
 /// A share in hundredths, 0 to 100: equal weights are exactly equal.
@@ -546,6 +840,20 @@ pub struct LoadBalancer {
     /// In failover order; at least one.
     pub default_pools: Vec<PoolId>,
     pub when_unavailable: WhenUnavailable,
+    pub moves: Moves,
+    /// From a failure to the last client moved; checked when it is loaded.
+    pub slo: Option<Duration>,
+}
+
+/// How readily traffic moves between pools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moves {
+    /// A pool that becomes unavailable goes on answering for so long.
+    pub failover_delay: Duration,
+    /// A pool that comes back waits for so long.
+    pub failback_delay: Duration,
+    /// A pool that comes back waits until it is told, or needed.
+    pub manual_failback: bool,
 }
 
 /// How a pool is chosen among the available ones.

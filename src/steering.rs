@@ -6,11 +6,15 @@
 //!
 //! Looks at verdicts and pool states, never at a probe.
 
+mod moves;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::health::{PoolHealth, Verdict};
+use crate::health::{PoolHealth, PoolState, Standing};
 use crate::model::{AnswerShape, Endpoint, MAX_ANSWERS, Pool, Weight};
+
+pub use moves::Hold;
 
 /// Chance as an argument: one number gives as many as a decision needs.
 #[derive(Clone, Copy, Debug)]
@@ -45,9 +49,12 @@ enum Draw {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidates<const N: usize> {
     addresses: Box<[[u8; N]]>,
-    /// Of each address, above 0.
-    weights: Box<[Weight]>,
+    /// Of each address in ten-thousandths, above 0.
+    weights: Box<[u32]>,
     total: u32,
+    /// Of each address the share of answers that it is in, in hundredths; none
+    /// while all are whole.
+    shares: Option<Box<[u8]>>,
     draw: Draw,
 }
 
@@ -57,20 +64,32 @@ impl<const N: usize> Candidates<N> {
         self.addresses.is_empty()
     }
 
-    /// How many addresses one answer carries.
-    pub fn answer_size(&self) -> usize {
+    /// How many addresses an answer carries when none is left out.
+    fn most(&self) -> usize {
         let (Draw::All(most) | Draw::ByWeight(most)) = self.draw;
         self.addresses.len().min(usize::from(most))
+    }
+
+    /// How many addresses the answer that `chance` gives carries.
+    pub fn answer_size(&self, chance: Chance) -> usize {
+        match (&self.shares, self.draw) {
+            (Some(_), Draw::All(_)) => {
+                let mut count = 0;
+                self.draw(&mut { chance }, |_| count += 1);
+                count
+            }
+            _ => self.most(),
+        }
     }
 
     /// Hands over the addresses of one answer, in its order.
     pub fn draw(&self, chance: &mut Chance, mut each: impl FnMut(&[u8; N])) {
         let count = self.addresses.len();
-        let number = self.answer_size();
+        let number = self.most();
         match self.draw {
             Draw::All(_) if number == count => {
-                let (head, tail) = self.addresses.split_at(chance.below(count as u32) as usize);
-                tail.iter().chain(head).for_each(each);
+                let start = chance.below(count as u32) as usize;
+                self.thinned((start..count).chain(0..start), chance, each);
             }
             Draw::All(_) => {
                 // Floyd's draw of `number` out of `count`, begun at a drawn place
@@ -80,17 +99,38 @@ impl<const N: usize> Candidates<N> {
                     picked.push(if picked.contains(one) { bound } else { one });
                 }
                 let (head, tail) = picked.as_slice().split_at(chance.below(number as u32) as usize);
-                tail.iter().chain(head).for_each(|&place| each(&self.addresses[place as usize]));
+                self.thinned(tail.iter().chain(head).map(|&place| place as usize), chance, each);
             }
             Draw::ByWeight(_) => {
                 let mut picked = Picked::default();
                 let mut left = self.total;
                 for _ in 0..number {
                     let place = self.place_of(chance.below(left), &picked);
-                    left -= u32::from(self.weights[place].0);
+                    left -= self.weights[place];
                     picked.push(place);
                     each(&self.addresses[place]);
                 }
+            }
+        }
+    }
+
+    /// Hands over these addresses, but for those that are left out this time;
+    /// if that were all of them, none is.
+    fn thinned(
+        &self,
+        places: impl Iterator<Item = usize> + Clone,
+        chance: &mut Chance,
+        mut each: impl FnMut(&[u8; N]),
+    ) {
+        let Some(shares) = &self.shares else {
+            return places.for_each(|place| each(&self.addresses[place]));
+        };
+        let stays = |chance: &mut Chance, place: usize| chance.below(100) < u32::from(shares[place]);
+        let mut foresight = *chance;
+        let any = places.clone().any(|place| stays(&mut foresight, place));
+        for place in places {
+            if stays(chance, place) || !any {
+                each(&self.addresses[place]);
             }
         }
     }
@@ -102,7 +142,7 @@ impl<const N: usize> Candidates<N> {
             if picked.contains(place) {
                 continue;
             }
-            match mark.checked_sub(u32::from(weight.0)) {
+            match mark.checked_sub(*weight) {
                 Some(rest) => mark = rest,
                 None => return place,
             }
@@ -163,38 +203,42 @@ impl PoolOffer {
     }
 }
 
-/// What `pool` offers at this health.
-pub fn offer(pool: &Pool, health: PoolHealth, verdicts: &[Verdict]) -> PoolOffer {
-    let monitored = !pool.monitors.is_empty();
-    let healthy = |place: usize| !monitored || verdicts[place] == Verdict::Healthy;
+/// What `pool` offers at this health, when its endpoints stand so.
+pub fn offer(pool: &Pool, health: PoolHealth, standings: &[Standing]) -> PoolOffer {
+    let up = |place: usize| standings[place].fitness.is_up() && standings[place].percent > 0;
     let eligible = |family: fn(&IpAddr) -> bool| {
         let all = pool.endpoints.iter().enumerate();
-        all.filter(|(place, endpoint)| carries(endpoint) && healthy(*place) && family(&endpoint.address))
+        all.filter(|(place, endpoint)| endpoint.weight > Weight(0) && up(*place) && family(&endpoint.address))
             .count() as u32
     };
     let ipv4 = eligible(IpAddr::is_ipv4);
     let ipv6 = eligible(IpAddr::is_ipv6);
-    let available =
-        pool.enabled && ipv4 + ipv6 > 0 && (!monitored || health.healthy >= pool.health_threshold.max(1));
+    let enabled = health.state != PoolState::Disabled;
+    let enough = !pool.is_monitored() || health.healthy >= pool.health_threshold.max(1);
+    let available = enabled && ipv4 + ipv6 > 0 && enough;
     let family = &pool.family_threshold;
+    // health is not looked at, but nobody is served who is wanted out
+    let counts = |place: usize| enabled && standings[place].fitness.counts();
+    let healthy = |place: usize| up(place).then(|| standings[place].percent);
+    let fallback = |place: usize| counts(place).then_some(100);
     PoolOffer {
         ipv4: (available && ipv4 >= family.ipv4).then(|| Arc::new(candidates(pool, healthy, v4_octets))),
         ipv6: (available && ipv6 >= family.ipv6).then(|| Arc::new(candidates(pool, healthy, v6_octets))),
-        fallback_ipv4: Arc::new(candidates(pool, |_| pool.enabled, v4_octets)),
-        fallback_ipv6: Arc::new(candidates(pool, |_| pool.enabled, v6_octets)),
+        fallback_ipv4: Arc::new(candidates(pool, fallback, v4_octets)),
+        fallback_ipv6: Arc::new(candidates(pool, fallback, v6_octets)),
     }
 }
 
-/// Whether the operator wants traffic there at all.
+/// Whether the configuration wants traffic there at all.
 fn carries(endpoint: &Endpoint) -> bool {
     endpoint.enabled && endpoint.weight > Weight(0)
 }
 
-/// The pool's candidates among the places that `eligible` lets through. The
+/// The pool's candidates among the places that have a share, in hundredths. The
 /// shape of the answer follows from the configured weights, never from health.
 fn candidates<const N: usize>(
     pool: &Pool,
-    eligible: impl Fn(usize) -> bool,
+    share: impl Fn(usize) -> Option<u8>,
     octets: fn(&IpAddr) -> Option<[u8; N]>,
 ) -> Candidates<N> {
     let mut configured = pool.endpoints.iter().filter(|e| carries(e)).map(|e| e.weight);
@@ -205,12 +249,18 @@ fn candidates<const N: usize>(
         AnswerShape::ByWeight => Draw::ByWeight(1),
         AnswerShape::Number(number) => Draw::ByWeight(number.min(pool.max_answers)),
     };
-    let (addresses, weights): (Vec<_>, Vec<_>) = (pool.endpoints.iter().enumerate())
-        .filter(|(place, endpoint)| carries(endpoint) && eligible(*place))
-        .filter_map(|(_, endpoint)| Some((octets(&endpoint.address)?, endpoint.weight)))
-        .unzip();
-    let total = weights.iter().map(|weight| u32::from(weight.0)).sum();
-    Candidates { addresses: addresses.into(), weights: weights.into(), total, draw }
+    let (mut addresses, mut weights, mut shares) = (Vec::new(), Vec::new(), Vec::new());
+    for (place, endpoint) in pool.endpoints.iter().enumerate() {
+        let (Some(share), Some(address)) = (share(place), octets(&endpoint.address)) else { continue };
+        if endpoint.weight > Weight(0) {
+            addresses.push(address);
+            weights.push(u32::from(endpoint.weight.0) * u32::from(share));
+            shares.push(share);
+        }
+    }
+    let total = weights.iter().sum();
+    let shares = shares.iter().any(|share| *share < 100).then(|| shares.into());
+    Candidates { addresses: addresses.into(), weights: weights.into(), total, shares, draw }
 }
 
 fn v4_octets(address: &IpAddr) -> Option<[u8; 4]> {
@@ -274,41 +324,32 @@ impl<const N: usize> Choice<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::health::pool_health;
-    use crate::model::MonitorId;
+    use crate::health::{DownCause, Fitness, OutCause, pool_health};
+    use crate::model::{MonitorId, Tests};
     use std::collections::BTreeMap;
 
     const DRAWS: u64 = 20_000;
 
     /// A pool of endpoints `.1`, `.2`, … with these weights in hundredths.
     fn pool(weights: &[u8]) -> Pool {
-        Pool {
-            name: "p".into(),
-            enabled: true,
-            monitors: vec![MonitorId(0)],
-            health_threshold: 1,
-            answer: AnswerShape::ByWeight,
-            max_answers: 8,
-            family_threshold: Default::default(),
-            endpoints: (weights.iter().zip(1u8..))
-                .map(|(&weight, n)| Endpoint {
-                    name: n.to_string().into(),
-                    address: [192, 0, 2, n].into(),
-                    enabled: true,
-                    weight: Weight(weight),
-                    port: None,
-                    host: None,
-                })
-                .collect(),
-        }
+        let endpoint = |(&weight, n): (&u8, u8)| Endpoint {
+            weight: Weight(weight),
+            ..Endpoint::new(&n.to_string(), [192, 0, 2, n].into())
+        };
+        let tests = Tests::all([MonitorId(0)]);
+        Pool { tests, ..Pool::new("p", weights.iter().zip(1u8..).map(endpoint).collect()) }
     }
 
     /// What the pool offers when the endpoints with these last octets are healthy.
     fn offered(pool: &Pool, healthy: &[u8]) -> PoolOffer {
-        let verdicts: Vec<_> = (1..=pool.endpoints.len() as u8)
-            .map(|n| if healthy.contains(&n) { Verdict::Healthy } else { Verdict::Unhealthy })
-            .collect();
-        offer(pool, pool_health(pool, &verdicts), &verdicts)
+        let fitness = |place: usize| match () {
+            _ if !pool.endpoints[place].enabled => Fitness::Out(OutCause::Disabled),
+            _ if !pool.is_monitored() || healthy.contains(&(place as u8 + 1)) => Fitness::Up,
+            _ => Fitness::Down(DownCause::Unhealthy),
+        };
+        let standing = |place| Standing { fitness: fitness(place), percent: 100, ..Standing::default() };
+        let standings: Vec<_> = (0..pool.endpoints.len()).map(standing).collect();
+        offer(pool, pool_health(pool, pool.enabled, &standings), &standings)
     }
 
     /// Last octets of one answer.
@@ -450,8 +491,8 @@ mod tests {
         let mut mixed = pool(&[100, 100]);
         mixed.endpoints[1].address = "2001:db8::2".parse().unwrap();
         let offer = offered(&mixed, &[1, 2]);
-        assert_eq!(offer.ipv4.as_ref().unwrap().answer_size(), 1);
-        assert_eq!(offer.ipv6.as_ref().unwrap().answer_size(), 1);
+        assert_eq!(offer.ipv4.as_ref().unwrap().answer_size(Chance::new(0)), 1);
+        assert_eq!(offer.ipv6.as_ref().unwrap().answer_size(Chance::new(0)), 1);
         let offer = offered(&mixed, &[1]);
         assert!(offer.ipv6.as_ref().unwrap().is_empty(), "chosen, without an address of the family");
         mixed.family_threshold.ipv6 = 1;

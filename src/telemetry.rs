@@ -16,9 +16,9 @@ use tracing_subscriber::EnvFilter;
 
 use crate::authority::BalancerState;
 use crate::clock::Clock;
-use crate::engine::Change;
-use crate::health::{Outcome, PoolState, ProbeTask, Reason, ScheduleCounters, Verdict};
-use crate::model::Model;
+use crate::engine::{Cause, Change};
+use crate::health::{Outcome, PoolState, ProbeTask, Reason, ScheduleCounters, Standing, Verdict};
+use crate::model::{Model, Scope};
 
 /// So many lines wait for the reader of standard error; further ones are lost.
 const LINES_KEPT: u64 = 10_000;
@@ -139,15 +139,32 @@ pub fn tell(change: &Change, clock: &Clock) {
     }
     let headline = headline(change);
     match change {
-        Change::Verdict { pool, endpoint, monitor, from, to, reason, detail, status, since } => {
+        Change::Verdict { scope, monitor, vantage, from, to, reason, detail, status, since } => {
+            let (pool, endpoint) = names(scope);
             let since = clock.utc(*since);
             let (good, reason) = (*to == Verdict::Healthy, reason.as_str());
-            line!(good, %pool, %endpoint, %monitor, %from, %to, reason, detail, status, since, "{headline}");
+            line!(good, pool, endpoint, %monitor, %vantage, %from, %to, reason, detail, status, since, "{headline}");
         }
-        Change::CannotProbe { pool, endpoint, monitor, reason, detail } => {
-            let reason = reason.as_str();
-            warn!(%pool, %endpoint, %monitor, reason, detail, "{headline}");
+        Change::Endpoint { scope, from, to, cause, since } => {
+            let (pool, endpoint) = names(scope);
+            let since = clock.utc(*since);
+            let good = to.fitness.is_up() && !to.stale && !to.flapping && to.degraded.is_none();
+            let (from, to, reason) = (from.word(), to.word(), cause.reason());
+            match cause {
+                Cause::Probe { monitor, vantage, detail, status, .. } => {
+                    line!(good, pool, endpoint, %monitor, %vantage, from, to, reason, detail, status, since, "{headline}");
+                }
+                Cause::Operator { by, .. } => {
+                    line!(good, pool, endpoint, from, to, reason, %by, since, "{headline}");
+                }
+                _ => line!(good, pool, endpoint, from, to, reason, since, "{headline}"),
+            }
         }
+        Change::CannotProbe { scope, monitor, vantage, reason, detail } => {
+            let ((pool, endpoint), reason) = (names(scope), reason.as_str());
+            warn!(pool, endpoint, %monitor, %vantage, reason, detail, "{headline}");
+        }
+        Change::Vantage { vantage, suspect } => line!(!suspect, %vantage, "{headline}"),
         Change::Pool { pool, from, to, threshold, since } => {
             let since = clock.utc(*since);
             let reason = match to.state {
@@ -180,15 +197,20 @@ pub fn tell(change: &Change, clock: &Clock) {
 /// A change in a few words.
 pub fn headline(change: &Change) -> String {
     match change {
-        Change::Verdict { pool, endpoint, to, reason: Reason::NoFailures, .. } => {
-            format!("endpoint {pool}/{endpoint} is {to}")
+        Change::Verdict { scope, monitor, vantage, to, reason: Reason::NoFailures, .. } => {
+            format!("endpoint {scope} is {to} by {monitor} from {vantage}")
         }
-        Change::Verdict { pool, endpoint, to, reason, .. } => {
-            format!("endpoint {pool}/{endpoint} is {to}: {reason}")
+        Change::Verdict { scope, monitor, vantage, to, reason, .. } => {
+            format!("endpoint {scope} is {to} by {monitor} from {vantage}: {reason}")
         }
-        Change::CannotProbe { pool, endpoint, reason, .. } => {
-            format!("endpoint {pool}/{endpoint} can't be probed from here: {reason}")
+        Change::Endpoint { scope, from, to, cause, .. } => endpoint_headline(scope, from, to, cause),
+        Change::CannotProbe { scope, reason, .. } => {
+            format!("endpoint {scope} can't be probed from here: {reason}")
         }
+        Change::Vantage { vantage, suspect: true } => {
+            format!("vantage {vantage} doubts itself: what fails there is held for a while")
+        }
+        Change::Vantage { vantage, suspect: false } => format!("vantage {vantage} doubts itself no more"),
         Change::Pool { pool, to, .. } if to.state == PoolState::Unknown => {
             format!("the health of pool {pool} is unknown")
         }
@@ -201,6 +223,34 @@ pub fn headline(change: &Change) -> String {
             (false, false) => format!("load balancer {name} is {to}, answers from {}", serving.join(", ")),
         },
     }
+}
+
+fn endpoint_headline(scope: &Scope, from: &Standing, to: &Standing, cause: &Cause) -> String {
+    let is = |what: &str| format!("endpoint {scope} is {what}");
+    if from.word() != to.word() {
+        return match cause {
+            Cause::Probe { reason: Reason::NoFailures, .. } => is(to.word()),
+            cause => is(&format!("{}: {}", to.word(), cause.reason())),
+        };
+    }
+    match (from, to) {
+        (_, Standing { stale: true, .. }) if !from.stale => is("stale: nobody reports on it any more"),
+        (Standing { stale: true, .. }, _) if !to.stale => is("reported on again"),
+        (_, Standing { flapping: true, .. }) if !from.flapping => is("flapping"),
+        (Standing { flapping: true, .. }, _) if !to.flapping => is("flapping no more"),
+        (_, Standing { degraded: Some(why), .. }) if from.degraded.is_none() => {
+            is(&format!("degraded: {why}"))
+        }
+        (Standing { degraded: Some(_), .. }, Standing { degraded: None, .. }) => is("degraded no more"),
+        (_, Standing { starting: true, .. }) if !from.starting => is("starting"),
+        (Standing { starting: true, .. }, _) if !to.starting => is("no longer starting"),
+        _ => is(&format!("{}, probes say {}", to.word(), to.verdict)),
+    }
+}
+
+/// The pool's and the endpoint's name.
+fn names(scope: &Scope) -> (&str, &str) {
+    (&scope.pool, scope.endpoint.as_deref().unwrap_or_default())
 }
 
 /// Writes that another configuration is in force.

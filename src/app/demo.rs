@@ -26,6 +26,7 @@ use crate::clock::Clock;
 use crate::config::{self, Loaded, Report};
 use crate::engine::Change;
 use crate::health::Verdict;
+use crate::model::Scope;
 use crate::model::{LoadBalancer, Model, Name, PoolId, SteeringPolicy, WhenUnavailable};
 use crate::telemetry;
 use endpoints::Endpoint;
@@ -203,8 +204,8 @@ impl Stage {
     /// Keeps what a change says of an endpoint; gives it back in a few words.
     fn note(&mut self, change: Change) -> String {
         let headline = telemetry::headline(&change);
-        if let Change::Verdict { pool, endpoint, to, .. } = change {
-            self.verdicts.insert((pool, endpoint), to);
+        if let Change::Endpoint { scope: Scope { pool, endpoint: Some(endpoint) }, to, .. } = change {
+            self.verdicts.insert((pool, endpoint), to.verdict);
         }
         headline
     }

@@ -3,15 +3,16 @@
 //! A verdict rebuilds only the pool it touches and the load balancers that
 //! use it; everything else is shared with the snapshot before.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
 use super::Names;
 use super::names::nested_apexes;
-use crate::health::{PoolHealth, Table};
-use crate::model::{LoadBalancer, Model, Name, PoolId, SteeringPolicy, Weight, WhenUnavailable, Zone};
-use crate::steering::{Candidates, Choice, PoolOffer, offer};
+use crate::health::{PoolHealth, PoolState, Table};
+use crate::model::{LoadBalancer, Model, Moves, Name, PoolId, SteeringPolicy, Weight, WhenUnavailable, Zone};
+use crate::moment::Moment;
+use crate::steering::{Candidates, Choice, Hold, PoolOffer, offer};
 
 /// Everything the query path reads: immutable, replaced as a whole.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +39,11 @@ impl Prepared {
         let names = Arc::new(Names::compile(&model));
         let nested = nested_apexes(&model);
         Prepared { model, names, nested }
+    }
+
+    /// The same names over a model that differs in its pools' endpoints alone.
+    pub fn with_pools_of(&self, model: Model) -> Prepared {
+        Prepared { model: Arc::new(model), ..self.clone() }
     }
 
     /// What was prepared.
@@ -111,7 +117,20 @@ pub struct Compiler {
     nested: HashMap<Name, Vec<Name>>,
     /// The load balancers that use each pool.
     users: Vec<Vec<usize>>,
+    /// Those that don't move traffic at once.
+    delayed: BTreeMap<usize, Delayed>,
 }
+
+/// A load balancer that doesn't move traffic at once.
+#[derive(Clone, Debug)]
+struct Delayed {
+    hold: Hold,
+    /// What each of its pools offered last while it was available.
+    kept: Vec<Option<PoolOffer>>,
+}
+
+/// The names of the pools that load balancers with delays use.
+pub type InUse = BTreeMap<Name, Vec<Arc<str>>>;
 
 /// What a recompilation changed.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -125,62 +144,161 @@ pub struct Recompiled {
 }
 
 impl Compiler {
-    /// Compiles what was prepared at the verdicts of `table`, which has adopted it.
-    pub fn new(prepared: Prepared, table: &Table) -> Compiler {
+    /// Compiles what was prepared as the endpoints of `table` stand, which has
+    /// adopted it; which pools load balancers with delays use goes on from
+    /// `former`.
+    pub fn new(prepared: Prepared, table: &Table, former: &InUse, now: Moment) -> Compiler {
         let Prepared { model, names, nested } = prepared;
         let ids = || (0..model.pools.len() as u32).map(PoolId);
-        let pools: Vec<PoolHealth> = ids().map(|id| table.pool(&model, id)).collect();
+        let pools: Vec<PoolHealth> = ids().map(|id| table.pool(id, now)).collect();
         let offers: Vec<PoolOffer> =
-            ids().map(|id| offer(model.pool(id), pools[id.0 as usize], table.verdicts(id))).collect();
+            ids().map(|id| offer(model.pool(id), pools[id.0 as usize], table.standings(id))).collect();
         let mut users = vec![Vec::new(); model.pools.len()];
         let mut places = Vec::new();
         let mut zone_starts = Vec::with_capacity(model.zones.len() + 1);
+        let mut delayed = BTreeMap::new();
         for (zone, contents) in model.zones.iter().enumerate() {
             zone_starts.push(places.len());
             for (place, balancer) in contents.load_balancers.iter().enumerate() {
                 for pool in used_pools(balancer) {
                     users[pool.0 as usize].push(places.len());
                 }
+                if balancer.moves != Moves::default() {
+                    delayed.insert(places.len(), Delayed::new(balancer, &model, former));
+                }
                 places.push((zone, place));
             }
         }
         zone_starts.push(places.len());
-        let (balancers, statuses) = (model.zones.iter().flat_map(|zone| &zone.load_balancers))
-            .map(|balancer| {
-                let (compiled, status) = compile_balancer(balancer, &offers);
-                (Arc::new(compiled), status)
-            })
-            .unzip();
-        Compiler { model, names, pools, offers, balancers, statuses, places, zone_starts, nested, users }
+        let mut compiler = Compiler {
+            model: Arc::clone(&model),
+            names,
+            pools,
+            offers,
+            balancers: Vec::with_capacity(places.len()),
+            statuses: Vec::with_capacity(places.len()),
+            places,
+            zone_starts,
+            nested,
+            users,
+            delayed,
+        };
+        for number in 0..compiler.places.len() {
+            compiler.look(number, now);
+            let (compiled, status) = compiler.compile(number);
+            compiler.balancers.push(Arc::new(compiled));
+            compiler.statuses.push(status);
+        }
+        compiler
     }
 
-    /// Takes in that some endpoint's verdict in `pool` changed.
-    pub fn refresh(&mut self, pool: PoolId, table: &Table) -> Recompiled {
+    /// Takes in that some endpoint in `pool` stands differently.
+    pub fn refresh(&mut self, pool: PoolId, table: &Table, now: Moment) -> Recompiled {
         let place = pool.0 as usize;
         let mut changes = Recompiled::default();
-        let health = table.pool(&self.model, pool);
+        let health = table.pool(pool, now);
         let before = std::mem::replace(&mut self.pools[place], health);
         changes.pool = (before.state != health.state).then_some(before);
-        let next = offer(self.model.pool(pool), health, table.verdicts(pool));
+        let next = offer(self.model.pool(pool), health, table.standings(pool));
         if self.offers[place] == next {
             return changes;
         }
         self.offers[place] = next;
-        for &user in &self.users[place] {
-            let (zone, _) = self.places[user];
-            let (compiled, status) = compile_balancer(self.load_balancer(user), &self.offers);
-            if *self.balancers[user] != compiled {
-                self.balancers[user] = Arc::new(compiled);
-                if changes.zones.last() != Some(&zone) {
-                    // users stand in the order of zones
-                    changes.zones.push(zone);
-                }
-            }
-            if self.statuses[user] != status {
-                changes.balancers.push((user, std::mem::replace(&mut self.statuses[user], status)));
-            }
+        for user in self.users[place].clone() {
+            self.recompile(user, now, &mut changes);
         }
         changes
+    }
+
+    /// Moves traffic whose time has come.
+    pub fn advance(&mut self, now: Moment) -> Recompiled {
+        let due = |delayed: &Delayed| delayed.hold.wake_at().is_some_and(|at| at <= now);
+        let due: Vec<usize> =
+            self.delayed.iter().filter(|(_, delayed)| due(delayed)).map(|(number, _)| *number).collect();
+        let mut changes = Recompiled::default();
+        for number in due {
+            self.recompile(number, now, &mut changes);
+        }
+        changes
+    }
+
+    /// When [`Compiler::advance`] has something to do.
+    pub fn wake_at(&self) -> Option<Moment> {
+        self.delayed.values().filter_map(|delayed| delayed.hold.wake_at()).min()
+    }
+
+    /// Sends traffic back to the pools that are available again; none if there
+    /// is no such load balancer.
+    pub fn fail_back(&mut self, name: &Name, now: Moment) -> Option<Recompiled> {
+        let number = (0..self.places.len()).find(|number| self.load_balancer(*number).name == *name)?;
+        let (zone, place) = self.places[number];
+        let balancer = &self.model.zones[zone].load_balancers[place];
+        if let Some(delayed) = self.delayed.get_mut(&number) {
+            let offers = &self.offers;
+            let available = |pool: &PoolId| offers[pool.0 as usize].is_available();
+            delayed.hold.fail_back(balancer.default_pools.iter().map(available));
+        }
+        let mut changes = Recompiled::default();
+        self.recompile(number, now, &mut changes);
+        Some(changes)
+    }
+
+    /// Which pools the load balancers with delays use.
+    pub fn in_use(&self) -> InUse {
+        let of = |(number, delayed): (&usize, &Delayed)| {
+            let balancer = self.load_balancer(*number);
+            let taken =
+                balancer.default_pools.iter().enumerate().filter(|(place, _)| delayed.hold.takes(*place));
+            let names = taken.map(|(_, pool)| Arc::clone(&self.model.pool(*pool).name));
+            (balancer.name.clone(), names.collect())
+        };
+        self.delayed.iter().map(of).collect()
+    }
+
+    fn recompile(&mut self, number: usize, now: Moment, changes: &mut Recompiled) {
+        self.look(number, now);
+        let (zone, _) = self.places[number];
+        let (compiled, status) = self.compile(number);
+        if *self.balancers[number] != compiled {
+            self.balancers[number] = Arc::new(compiled);
+            if changes.zones.last() != Some(&zone) {
+                // users stand in the order of zones
+                changes.zones.push(zone);
+            }
+        }
+        if self.statuses[number] != status {
+            changes.balancers.push((number, std::mem::replace(&mut self.statuses[number], status)));
+        }
+    }
+
+    /// Lets a load balancer with delays see its pools.
+    fn look(&mut self, number: usize, now: Moment) {
+        let (zone, place) = self.places[number];
+        let Some(delayed) = self.delayed.get_mut(&number) else { return };
+        let pools = &self.model.zones[zone].load_balancers[place].default_pools;
+        let available = pools.iter().map(|pool| {
+            let (offer, health) = (&self.offers[pool.0 as usize], self.pools[pool.0 as usize]);
+            let known = offer.is_available() || health.state != PoolState::Unknown;
+            known.then_some(offer.is_available())
+        });
+        delayed.hold.look(available, now);
+        for (pool, kept) in pools.iter().zip(&mut delayed.kept) {
+            let offer = &self.offers[pool.0 as usize];
+            if offer.is_available() {
+                *kept = Some(offer.clone());
+            }
+        }
+    }
+
+    fn compile(&self, number: usize) -> (Balancer, BalancerStatus) {
+        let balancer = self.load_balancer(number);
+        let offered = |place: usize| {
+            let offer = &self.offers[balancer.default_pools[place].0 as usize];
+            let Some(delayed) = self.delayed.get(&number) else { return Some(offer) };
+            let held = if offer.is_available() { Some(offer) } else { delayed.kept[place].as_ref() };
+            held.filter(|_| delayed.hold.takes(place))
+        };
+        compile_balancer(balancer, offered, &self.offers)
     }
 
     /// Everything as it stands, under these serials.
@@ -246,7 +364,12 @@ fn used_pools(balancer: &LoadBalancer) -> Vec<PoolId> {
     pools
 }
 
-fn compile_balancer(balancer: &LoadBalancer, offers: &[PoolOffer]) -> (Balancer, BalancerStatus) {
+/// `offered` is what the default pool at a place offers to this load balancer.
+fn compile_balancer<'a>(
+    balancer: &LoadBalancer,
+    offered: impl Fn(usize) -> Option<&'a PoolOffer>,
+    offers: &'a [PoolOffer],
+) -> (Balancer, BalancerStatus) {
     let offer = |pool: &PoolId| &offers[pool.0 as usize];
     let fallback = match balancer.when_unavailable {
         WhenUnavailable::FallbackPool(pool) => Some(pool),
@@ -254,20 +377,29 @@ fn compile_balancer(balancer: &LoadBalancer, offers: &[PoolOffer]) -> (Balancer,
     };
     let compiled = Balancer {
         ttl: balancer.ttl,
-        ipv4: choose(balancer, |pool| offer(pool).ipv4.clone(), fallback.map(|p| &offer(&p).fallback_ipv4)),
-        ipv6: choose(balancer, |pool| offer(pool).ipv6.clone(), fallback.map(|p| &offer(&p).fallback_ipv6)),
+        ipv4: choose(
+            balancer,
+            |place| offered(place)?.ipv4.clone(),
+            fallback.map(|p| &offer(&p).fallback_ipv4),
+        ),
+        ipv6: choose(
+            balancer,
+            |place| offered(place)?.ipv6.clone(),
+            fallback.map(|p| &offer(&p).fallback_ipv6),
+        ),
     };
     let weighs = |place: usize| match &balancer.steering_policy {
         SteeringPolicy::Off => true,
         SteeringPolicy::Random(weights) => weights[place] > Weight(0),
     };
     // a pool of weight 0 gets nothing, but it is no less well for it
-    let available: Vec<(usize, PoolId)> = (balancer.default_pools.iter().copied().enumerate())
-        .filter(|(_, pool)| offer(pool).is_available())
+    let available = balancer.default_pools.iter().filter(|pool| offer(pool).is_available()).count();
+    let takes = |place: usize| offered(place).is_some_and(PoolOffer::is_available) && weighs(place);
+    let steered: Vec<PoolId> = (balancer.default_pools.iter().enumerate())
+        .filter(|(place, _)| takes(*place))
+        .map(|(_, pool)| *pool)
         .collect();
-    let steered: Vec<PoolId> =
-        available.iter().filter(|(place, _)| weighs(*place)).map(|(_, pool)| *pool).collect();
-    let state = match available.len() {
+    let state = match available {
         _ if steered.is_empty() => BalancerState::Critical,
         n if n < balancer.default_pools.len() => BalancerState::Degraded,
         _ => BalancerState::Healthy,
@@ -281,23 +413,31 @@ fn compile_balancer(balancer: &LoadBalancer, offers: &[PoolOffer]) -> (Balancer,
     (compiled, BalancerStatus { state, traffic })
 }
 
-/// The choice of pools for one family.
+/// The choice of pools for one family; `available` is asked by place.
 fn choose<const N: usize>(
     balancer: &LoadBalancer,
-    available: impl Fn(&PoolId) -> Option<Arc<Candidates<N>>>,
+    available: impl Fn(usize) -> Option<Arc<Candidates<N>>>,
     fallback: Option<&Arc<Candidates<N>>>,
 ) -> Choice<N> {
+    let mut places = 0..balancer.default_pools.len();
     let steered = match &balancer.steering_policy {
-        SteeringPolicy::Off => {
-            balancer.default_pools.iter().find_map(&available).map_or(Choice::Nothing, Choice::Pool)
-        }
+        SteeringPolicy::Off => places.find_map(&available).map_or(Choice::Nothing, Choice::Pool),
         SteeringPolicy::Random(weights) => {
-            let pools = balancer.default_pools.iter().zip(weights);
-            Choice::by_weight(pools.filter_map(|(pool, weight)| Some((*weight, available(pool)?))))
+            let pools = places.zip(weights);
+            Choice::by_weight(pools.filter_map(|(place, weight)| Some((*weight, available(place)?))))
         }
     };
     match (steered, fallback) {
         (Choice::Nothing, Some(candidates)) => Choice::Pool(Arc::clone(candidates)),
         (steered, _) => steered,
+    }
+}
+
+impl Delayed {
+    fn new(balancer: &LoadBalancer, model: &Model, former: &InUse) -> Delayed {
+        let taken = former.get(&balancer.name);
+        let took = |pool: &PoolId| taken.map(|taken| taken.contains(&model.pool(*pool).name));
+        let hold = Hold::recall(balancer.default_pools.iter().map(took), balancer.moves);
+        Delayed { hold, kept: vec![None; balancer.default_pools.len()] }
     }
 }

@@ -25,7 +25,7 @@ use super::place::{Gather, Place, Spot};
 use super::problem::ProblemKind;
 use super::reader::{Field, Named, Scalar, brief};
 use super::{LogFormat, Settings, shape, value, words};
-use crate::model::{Model, WhenUnavailable};
+use crate::model::{Member, Model, WhenUnavailable};
 
 /// How many probes at once are taken for granted when `max_probes` is absent.
 const USUAL_MAX_PROBES: u32 = 10_000;
@@ -45,7 +45,7 @@ pub fn lower(files: &[Field<shape::File>], gather: &Gather) -> (Settings, Model)
     let settings = server.map(|server| lower.settings(server)).unwrap_or_default();
     let monitors = lower.collect("monitor", given().map(|file| &file.monitors));
     let pools = lower.collect("pool", given().map(|file| &file.pools));
-    let model = Model { monitors: lower.monitors(&monitors), pools: Vec::new(), zones: Vec::new() };
+    let model = Model { monitors: lower.monitors(&monitors), ..Model::default() };
     let model = Model { pools: lower.pools(&pools, &monitors, &model), ..model };
     let zones = lower.zones(given(), &pools);
     let model = Model { zones, ..model };
@@ -174,8 +174,7 @@ impl Lower<'_> {
         if self.gather.has_errors() || model.zones.is_empty() {
             return;
         }
-        let used: BTreeSet<u32> =
-            model.pools.iter().flat_map(|pool| &pool.monitors).map(|monitor| monitor.0).collect();
+        let used: BTreeSet<u32> = members(model).map(|member| member.monitor.0).collect();
         for (name, place) in monitors.without(&used) {
             let kind = ProblemKind::UnusedMonitor { name: name.into() };
             let help = format!("write `monitor: {name}` in a pool, or take it away");
@@ -321,8 +320,8 @@ impl Lower<'_> {
         let (mut targets, mut probes) = (0, 0.0);
         for pool in model.pools.iter().filter(|pool| pool.enabled) {
             let endpoints = pool.endpoints.iter().filter(|endpoint| endpoint.enabled).count();
-            for id in &pool.monitors {
-                let monitor = model.monitor(*id);
+            for member in &pool.tests.members {
+                let monitor = model.monitor(member.monitor);
                 let worst = monitor.timeout * (u32::from(monitor.retries) + 1);
                 let share = worst.as_secs_f64() / monitor.interval.as_secs_f64().max(0.001);
                 targets += endpoints;
@@ -546,6 +545,10 @@ impl Lower<'_> {
             self.gather.refuse(Spot::Value(place), kind, Some(help));
         }
     }
+}
+
+fn members(model: &Model) -> impl Iterator<Item = &Member> {
+    model.pools.iter().flat_map(|pool| &pool.tests.members)
 }
 
 /// What a key says that can be switched off.

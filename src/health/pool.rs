@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Verdict;
+use super::{DownCause, Fitness, Standing};
 use crate::model::Pool;
 
 /// A pool's state in the words of Cloudflare's documentation.
@@ -36,26 +36,24 @@ impl fmt::Display for PoolState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolHealth {
     pub state: PoolState,
-    /// Enabled endpoints.
+    /// Endpoints that count: nobody wants them out.
     pub enabled: u32,
-    /// Healthy ones among the enabled.
+    /// Those among them that may be in answers.
     pub healthy: u32,
 }
 
-/// The state of `pool` when its endpoints have these verdicts, in order.
-pub fn pool_health(pool: &Pool, verdicts: &[Verdict]) -> PoolHealth {
-    let of = |wanted: Verdict| {
-        let both = pool.endpoints.iter().zip(verdicts);
-        both.filter(|(endpoint, verdict)| endpoint.enabled && **verdict == wanted).count() as u32
-    };
-    let healthy = of(Verdict::Healthy);
-    let unknown = of(Verdict::Unknown);
-    let enabled = healthy + unknown + of(Verdict::Unhealthy);
-    let state = if !pool.enabled {
+/// The state of `pool` when its endpoints stand so, in order.
+pub fn pool_health(pool: &Pool, is_enabled: bool, standings: &[Standing]) -> PoolHealth {
+    let count = |of: fn(&Fitness) -> bool| standings.iter().filter(|held| of(&held.fitness)).count() as u32;
+    let enabled = count(|fitness| fitness.counts());
+    let healthy = count(|fitness| fitness.is_up());
+    let unknown = count(|fitness| *fitness == Fitness::Down(DownCause::Unknown));
+    let unmonitored = !pool.is_monitored();
+    let state = if !is_enabled {
         PoolState::Disabled
-    } else if pool.monitors.is_empty() || (enabled > 0 && unknown == enabled) {
+    } else if unmonitored && healthy > 0 || enabled > 0 && unknown == enabled {
         PoolState::Unknown
-    } else if healthy < pool.health_threshold || enabled == 0 {
+    } else if enabled == 0 || healthy < pool.health_threshold || unmonitored {
         PoolState::Critical
     } else if healthy == enabled {
         PoolState::Healthy
@@ -68,38 +66,28 @@ pub fn pool_health(pool: &Pool, verdicts: &[Verdict]) -> PoolHealth {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{AnswerShape, Endpoint, MonitorId, Weight};
+    use crate::health::OutCause;
+    use crate::model::{Endpoint, MonitorId, Tests};
 
     /// A pool of one endpoint a letter: `H`ealthy, `U`nhealthy, `?`, `d`isabled.
     fn state(endpoints: &str, health_threshold: u32) -> PoolState {
-        let verdicts: Vec<Verdict> = endpoints
+        let standings: Vec<Standing> = endpoints
             .chars()
-            .map(|c| match c {
-                'H' => Verdict::Healthy,
-                'U' => Verdict::Unhealthy,
-                _ => Verdict::Unknown,
+            .map(|c| Standing {
+                fitness: match c {
+                    'H' => Fitness::Up,
+                    'U' => Fitness::Down(DownCause::Unhealthy),
+                    'd' => Fitness::Out(OutCause::Disabled),
+                    _ => Fitness::Down(DownCause::Unknown),
+                },
+                ..Standing::default()
             })
             .collect();
-        let pool = Pool {
-            name: "p".into(),
-            enabled: true,
-            monitors: vec![MonitorId(0)],
-            health_threshold,
-            answer: AnswerShape::ByWeight,
-            max_answers: 8,
-            family_threshold: Default::default(),
-            endpoints: (endpoints.chars().zip(1u8..))
-                .map(|(c, n)| Endpoint {
-                    name: n.to_string().into(),
-                    address: [192, 0, 2, n].into(),
-                    enabled: c != 'd',
-                    weight: Weight(100),
-                    port: None,
-                    host: None,
-                })
-                .collect(),
-        };
-        pool_health(&pool, &verdicts).state
+        let number = |n: u8| Endpoint::new(&n.to_string(), [192, 0, 2, n].into());
+        let endpoints = (1..=standings.len() as u8).map(number).collect();
+        let tests = Tests::all([MonitorId(0)]);
+        let pool = Pool { tests, health_threshold, ..Pool::new("p", endpoints) };
+        pool_health(&pool, true, &standings).state
     }
 
     #[test]

@@ -1,65 +1,107 @@
-//! All targets and what is held of them.
+//! All targets and what is held of the endpoints they test.
 //!
-//! A target is one endpoint of one pool tested by one monitor. The table owns
-//! the machines, combines a pool's monitors into one verdict an endpoint (all
-//! must pass), and carries verdicts over a reload. It does not know when
-//! probes are due: that is the schedule's business.
+//! ```text
+//! Outcome ─► target's machine ─► vantage: combine ─► all vantages: quorum ─► verdict ─► standing
+//!                                   ▲ reports, doubt           overrides, windows, traffic ─┘
+//! ```
+//!
+//! The table owns all facts about endpoints and judges an endpoint anew when a
+//! fact changes or a time has come; it gathers what moved until it is asked.
+//! It carries what it holds over a reload. It does not know when probes are
+//! due: that is the schedule's business.
 
-use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+mod adopt;
+mod judge;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::{Machine, Outcome, PoolHealth, ProbeResult, ProbeTask, Rhythm, Transition, Verdict, pool_health};
-use crate::model::{Endpoint, Model, Monitor, Pool, PoolId};
+use super::doubt::VantageDoubt;
+use super::ejection::{Seen, Traffic};
+use super::memory::{EndpointKey, EndpointMemory, Memory, Record, TargetKey, TargetMemory};
+use super::overrides::{Action, Override, Overrides, Slot};
+use super::{
+    AgentWish, Outcome, PoolHealth, ProbeResult, Reason, Standing, Target, TargetId, Transition, Verdict,
+    pool_health,
+};
+use crate::model::{Check, Model, PoolId, Scope, VantageId};
 use crate::moment::Moment;
 
-/// Names a target for as long as it exists; never used again afterwards, so
-/// that a late outcome for a removed target is recognised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TargetId(u64);
-
-/// One endpoint tested by one monitor.
-#[derive(Clone, Debug)]
-pub struct Target {
-    pub pool: PoolId,
-    /// Its place in the pool.
-    pub endpoint: usize,
-    pub task: Arc<ProbeTask>,
-    pub rhythm: Rhythm,
-    machine: Machine,
-    /// Whether any probe has come to an end, be it with an error.
-    seen: bool,
-    /// Whether the last probe could not be made.
-    blocked: bool,
-}
-
-impl Target {
-    /// When to probe again after a probe that ended `now`.
-    pub fn next_after(&self, now: Moment) -> Moment {
-        let beat = self.rhythm.after(now).at;
-        match self.task.monitor.recheck_interval {
-            Some(recheck) if self.machine.is_doubtful() => beat.min(now + recheck),
-            _ => beat,
-        }
-    }
-}
-
-/// What an outcome changed.
+/// What an outcome changed of its target.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
     /// The target's own verdict changed.
     pub transition: Option<Transition>,
-    /// The verdict on the endpoint, all monitors together, changed.
-    pub endpoint_changed: bool,
     /// Probes of this target can't be made any more.
     pub newly_blocked: bool,
 }
 
+/// An endpoint that stands differently.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Move {
+    pub pool: PoolId,
+    /// Its place in the pool.
+    pub endpoint: usize,
+    pub from: Standing,
+    pub to: Standing,
+    /// Since when `from` had held, its share apart.
+    pub since: Moment,
+    pub why: Why,
+}
+
+/// What made an endpoint stand differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    Probe(TargetId),
+    Report(VantageId),
+    Traffic,
+    /// Something has lasted long enough, or begins or ends now.
+    Time,
+    Operator,
+    Dependency,
+    /// A vantage doubts itself, or does so no more.
+    Doubt(VantageId),
+    Reload,
+}
+
+/// What an operator wants.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Order {
+    Set {
+        action: Action,
+        reason: Arc<str>,
+        by: Arc<str>,
+        until: Option<Moment>,
+    },
+    /// Takes back what was said of traffic or of health.
+    Clear(Slot),
+}
+
+/// There is no such pool or endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unknown(pub Scope);
+
 /// All targets, by pool and endpoint.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
+    model: Arc<Model>,
     targets: HashMap<TargetId, Target>,
     pools: Vec<PoolRow>,
+    overrides: Overrides,
+    doubts: Vec<VantageDoubt>,
+    /// The wall clock's time less the time line's, in milliseconds.
+    step: i64,
+    timers: BinaryHeap<Reverse<(Moment, PoolId, usize)>>,
+    moves: Vec<Move>,
+    records: Vec<Record>,
+    /// Vantages that changed their minds about themselves.
+    doubted: Vec<VantageId>,
+    /// What a former run left, until it is taken up or found unfit.
+    memory: Memory,
     next_id: u64,
     unseen: usize,
 }
@@ -67,69 +109,65 @@ pub struct Table {
 /// One pool's part of the table, in the order of its endpoints.
 #[derive(Clone, Debug, Default)]
 struct PoolRow {
-    targets: Vec<Vec<TargetId>>,
+    rows: Vec<Row>,
     verdicts: Vec<Verdict>,
+    standings: Vec<Standing>,
+    start_period: Duration,
+    /// For how long after a report a vantage is taken to be reporting.
+    patience: Duration,
+    /// The longest TTL under which its addresses are handed out.
+    longest_ttl: Duration,
+    /// The pools that depend on this one.
+    dependents: Vec<PoolId>,
+}
+
+/// One endpoint.
+#[derive(Clone, Debug)]
+struct Row {
+    /// One for each of the pool's vantages.
+    sights: Vec<Sight>,
+    /// It appeared while others were served.
+    fresh: bool,
+    verdict: Verdict,
+    verdict_since: Moment,
+    /// When its verdict changed of late.
+    flaps: VecDeque<Moment>,
+    /// It was flapping and has not been healthy for `flap_hold` since.
+    flap_out: bool,
+    traffic: Traffic,
+    wish: Option<AgentWish>,
+    agent_percent: u8,
+    /// When its slow start began, unless it is over.
+    slow_since: Option<Moment>,
+    /// Since when it stands as it does, its share apart.
+    since: Moment,
+    /// The timer that is set for it.
+    timer: Option<Moment>,
+}
+
+/// What one vantage holds of an endpoint.
+#[derive(Clone, Debug, Default)]
+struct Sight {
+    targets: Vec<TargetId>,
+    /// What a vantage elsewhere last reported.
+    told: Option<(Verdict, Moment)>,
+    verdict: Verdict,
+    /// When it fell from healthy, until it is healthy again.
+    fell: Option<Moment>,
 }
 
 impl Table {
-    /// Takes on another configuration. A target whose pool, endpoint, address
-    /// and test are the same keeps its id and its run; one whose test changed
-    /// keeps the verdict until the new test's first outcome; the rest start
-    /// unknown. Returns the targets that are new, in the order of the model.
-    pub fn adopt(&mut self, model: &Model, now: Moment) -> Vec<TargetId> {
-        let mut old = self.by_endpoint();
-        let mut kept = HashMap::with_capacity(self.targets.len());
-        let mut new = Vec::new();
-        let mut rows = Vec::with_capacity(model.pools.len());
-        for (pool, number) in model.pools.iter().zip(0..) {
-            let mut row = PoolRow::default();
-            for (endpoint, place) in pool.endpoints.iter().zip(0..) {
-                let monitors: &[_] = if pool.enabled && endpoint.enabled { &pool.monitors } else { &[] };
-                let before = old.remove(&key(&pool.name, endpoint)).unwrap_or_default();
-                let targets: Vec<Target> = monitors
-                    .iter()
-                    .map(|&monitor| Target {
-                        pool: PoolId(number),
-                        endpoint: place,
-                        ..Target::new(pool, endpoint, model.monitor(monitor), now)
-                    })
-                    .collect();
-                let known = worst(&before);
-                let before = predecessors(before, &targets);
-                let ids = targets.into_iter().zip(before).map(|(target, before)| {
-                    let (id, target) = match before {
-                        Some((id, old)) if same_test(&old, &target) => (
-                            id,
-                            Target { machine: old.machine, seen: old.seen, blocked: old.blocked, ..target },
-                        ),
-                        Some((_, old)) => {
-                            (self.fresh_id(), Target { machine: old.machine.carry_over(), ..target })
-                        }
-                        None => {
-                            let machine = known.map_or(target.machine, Machine::carry_over);
-                            (self.fresh_id(), Target { machine, ..target })
-                        }
-                    };
-                    if !self.targets.contains_key(&id) {
-                        new.push(id);
-                    }
-                    kept.insert(id, target);
-                    id
-                });
-                row.targets.push(ids.collect());
-            }
-            rows.push(row);
+    /// The configuration it has adopted.
+    pub fn model(&self) -> &Arc<Model> {
+        &self.model
+    }
+
+    /// Takes in what a former run left, for the first configuration.
+    pub fn recall(&mut self, memory: Memory) {
+        for ((scope, _), said) in &memory.overrides {
+            self.overrides.set(scope.clone(), said.clone());
         }
-        self.targets = kept;
-        self.pools = rows;
-        self.unseen = self.targets.values().filter(|target| !target.seen).count();
-        for pool in 0..self.pools.len() {
-            for endpoint in 0..self.pools[pool].targets.len() {
-                let verdict = self.combined(pool, endpoint);
-                self.pools[pool].verdicts.push(verdict);
-            }
-        }
-        new
+        self.memory = memory;
     }
 
     /// Takes in what a probe found; none if the target is gone.
@@ -138,24 +176,209 @@ impl Table {
         if !std::mem::replace(&mut target.seen, true) {
             self.unseen -= 1;
         }
-        let blocked = outcome.result == ProbeResult::Error;
-        let was_blocked = std::mem::replace(&mut target.blocked, blocked);
-        let newly_blocked = blocked && !was_blocked;
-        let limits = target.task.monitor.thresholds;
-        let transition = match outcome.result {
-            ProbeResult::Pass => target.machine.observe(true, now, limits),
-            ProbeResult::Fail => target.machine.observe(false, now, limits),
-            ProbeResult::Error => None,
-        };
-        let (pool, endpoint) = (target.pool.0 as usize, target.endpoint);
-        let verdict = self.combined(pool, endpoint);
-        let held = std::mem::replace(&mut self.pools[pool].verdicts[endpoint], verdict);
-        Some(Observed { transition, endpoint_changed: held != verdict, newly_blocked })
+        let (pool, place, sight) = (target.pool, target.endpoint, target.sight);
+        let row = &mut self.pools[pool.0 as usize];
+        let was_blocked = target.blocked;
+        // a verdict that nobody vouched for so long is no verdict any more
+        let rules = &self.model.pool(pool).rules;
+        if target.reported.is_some_and(|at| now.since(at) > target.patience() + rules.stale_after) {
+            target.machine = super::Machine::new(now);
+        }
+        let transition = target.observe(outcome, now, row.start_period);
+        let newly_blocked = target.blocked && !was_blocked;
+        if let Some(agent) = outcome.agent {
+            let row = &mut row.rows[place];
+            row.wish = match agent.wish {
+                Some(AgentWish::Ready) => None,
+                wish => wish.or(row.wish),
+            };
+            row.agent_percent = agent.percent.unwrap_or(row.agent_percent);
+        }
+        if transition.is_some() {
+            let (key, memory) = self.target_record(id);
+            self.records.push(Record::Target(key, memory));
+        }
+        self.look(pool, place, sight, Why::Probe(id), now);
+        Some(Observed { transition, newly_blocked })
+    }
+
+    /// Takes in the verdict of a vantage elsewhere, reached at `at`.
+    pub fn report(
+        &mut self,
+        scope: &Scope,
+        vantage: &str,
+        verdict: Verdict,
+        at: Moment,
+        now: Moment,
+    ) -> Result<(), Unknown> {
+        let unknown = || Unknown(scope.clone());
+        let (pool, place) = self.place_of(scope)?;
+        let vantage = self.model.vantage_named(vantage).ok_or_else(unknown)?;
+        let vantages = &self.model.pool(pool).viewpoints.vantages;
+        let sight = vantages.iter().position(|id| *id == vantage).ok_or_else(unknown)?;
+        let held = &mut self.pools[pool.0 as usize].rows[place].sights[sight];
+        if held.told.is_none_or(|(_, before)| before <= at) {
+            held.told = Some((verdict, at.min(now)));
+            self.look(pool, place, sight, Why::Report(vantage), now);
+        }
+        Ok(())
+    }
+
+    /// Takes in outcomes seen on real traffic.
+    pub fn traffic(&mut self, scope: &Scope, seen: Seen, now: Moment) -> Result<(), Unknown> {
+        let (pool, place) = self.place_of(scope)?;
+        let Some(rules) = self.model.pool(pool).rules.ejection else { return Ok(()) };
+        let row = &mut self.pools[pool.0 as usize].rows[place];
+        if row.traffic.observe(seen, &rules)
+            && row.traffic.ejected(now).is_none()
+            && self.may_eject(pool, place, now)
+        {
+            self.pools[pool.0 as usize].rows[place].traffic.eject(now, &rules);
+            self.remember_endpoint(pool, place);
+            self.rejudge(pool, place, Why::Traffic, now);
+        }
+        Ok(())
+    }
+
+    /// Takes in that an endpoint reports by itself; tells which targets that
+    /// decides at once.
+    pub fn push(&mut self, scope: &Scope, ok: bool, now: Moment) -> Result<Vec<TargetId>, Unknown> {
+        let (pool, place) = self.place_of(scope)?;
+        let ids = self.pools[pool.0 as usize].rows[place].sights.iter().flat_map(|sight| &sight.targets);
+        let pushed = |id: &&TargetId| self.targets[id].task.monitor.check == Check::Push;
+        let ids: Vec<TargetId> = ids.filter(pushed).copied().collect();
+        for id in &ids {
+            self.targets.get_mut(id).expect("a row's target").pushed = Some((now, ok));
+        }
+        Ok(ids)
+    }
+
+    /// What is found without a probe, for checks that need none.
+    pub fn answer(&self, id: TargetId, now: Moment) -> Option<Outcome> {
+        let target = self.targets.get(&id)?;
+        let passed = || Outcome::new(ProbeResult::Pass, Reason::NoFailures, "");
+        match target.task.monitor.check {
+            Check::Static(true) => Some(passed()),
+            Check::Static(false) => {
+                Some(Outcome::new(ProbeResult::Fail, Reason::ReportedDown, "static_unhealthy"))
+            }
+            Check::Push => Some(match target.pushed {
+                Some((at, true)) if now.since(at) <= target.task.monitor.interval => passed(),
+                Some((at, false)) if now.since(at) <= target.task.monitor.interval => {
+                    Outcome::new(ProbeResult::Fail, Reason::ReportedDown, "reported_down")
+                }
+                _ => Outcome::new(ProbeResult::Fail, Reason::ReportOverdue, "report_overdue"),
+            }),
+            _ => None,
+        }
+    }
+
+    /// Does what an operator wants of a pool or an endpoint.
+    pub fn order(&mut self, scope: &Scope, order: Order, now: Moment) -> Result<(), Unknown> {
+        let pool = self.model.pool_named(&scope.pool).ok_or_else(|| Unknown(scope.clone()))?;
+        if scope.endpoint.is_some() {
+            self.place_of(scope)?;
+        }
+        match order {
+            Order::Set { action, reason, by, until } => {
+                let drained_at =
+                    now + self.pools[pool.0 as usize].longest_ttl + self.model.pool(pool).rules.drain_wait;
+                let said = Override { action, reason, by, since: now, until, drained_at };
+                self.records.push(Record::Override(scope.clone(), action.slot(), Some(said.clone())));
+                self.overrides.set(scope.clone(), said);
+            }
+            Order::Clear(slot) => {
+                self.overrides.clear(scope, slot);
+                self.records.push(Record::Override(scope.clone(), slot, None));
+            }
+        }
+        self.rejudge_pool(pool, Why::Operator, now);
+        Ok(())
+    }
+
+    /// Takes in that the wall clock differs from the time line by so many
+    /// milliseconds: windows go by the wall clock.
+    pub fn set_step(&mut self, step: i64, now: Moment) {
+        self.step = step;
+        for scope in self.model.maintenance.iter().map(|window| window.of.pool.clone()).collect::<Vec<_>>() {
+            if let Some(pool) = self.model.pool_named(&scope) {
+                self.rejudge_pool(pool, Why::Time, now);
+            }
+        }
+    }
+
+    /// Judges anew what is due by now.
+    pub fn advance(&mut self, now: Moment) {
+        for (scope, said) in self.overrides.expire(now) {
+            self.records.push(Record::Override(scope.clone(), said.action.slot(), None));
+            if let Some(pool) = self.model.pool_named(&scope.pool) {
+                self.rejudge_pool(pool, Why::Time, now);
+            }
+        }
+        while self.timers.peek().is_some_and(|Reverse((at, ..))| *at <= now) {
+            let Reverse((at, pool, place)) = self.timers.pop().expect("peeked at it just now");
+            let row = self.pools.get_mut(pool.0 as usize).and_then(|pool| pool.rows.get_mut(place));
+            if let Some(row) = row.filter(|row| row.timer == Some(at)) {
+                row.timer = None;
+                self.rejudge(pool, place, Why::Time, now);
+            }
+        }
+    }
+
+    /// When [`Table::advance`] has something to do.
+    pub fn wake_at(&self) -> Option<Moment> {
+        let timer = self.timers.peek().map(|Reverse((at, ..))| *at);
+        [timer, self.overrides.next_end()].into_iter().flatten().min()
+    }
+
+    /// What moved since it was last asked for, in order.
+    pub fn take_moves(&mut self) -> Vec<Move> {
+        std::mem::take(&mut self.moves)
+    }
+
+    /// What is to be remembered since it was last asked for.
+    pub fn take_records(&mut self) -> Vec<Record> {
+        std::mem::take(&mut self.records)
+    }
+
+    /// The vantages that began or ceased to doubt themselves.
+    pub fn take_doubted(&mut self) -> Vec<VantageId> {
+        std::mem::take(&mut self.doubted)
+    }
+
+    /// Since when a vantage doubts itself, while it does.
+    pub fn doubts_since(&self, vantage: VantageId) -> Option<Moment> {
+        self.doubts.get(vantage.0 as usize)?.since
+    }
+
+    /// All that is to be remembered.
+    pub fn memory(&self) -> Memory {
+        let mut memory = Memory::default();
+        for id in self.pools.iter().flat_map(|pool| &pool.rows).flat_map(Row::targets) {
+            let (key, held) = self.target_record(id);
+            memory.targets.insert(key, held);
+        }
+        for (pool, id) in self.pools.iter().zip(0..) {
+            for place in 0..pool.rows.len() {
+                let (key, held) = self.endpoint_record(PoolId(id), place);
+                memory.endpoints.insert(key, held);
+            }
+        }
+        for (scope, said) in self.overrides.iter() {
+            memory.overrides.insert((scope.clone(), said.action.slot()), said.clone());
+        }
+        memory
     }
 
     /// The target of this id, while it exists.
     pub fn target(&self, id: TargetId) -> Option<&Target> {
         self.targets.get(&id)
+    }
+
+    /// The targets of one endpoint, vantage by vantage.
+    pub fn targets_of(&self, pool: PoolId, place: usize) -> impl Iterator<Item = (TargetId, &Target)> {
+        let ids = self.pools[pool.0 as usize].rows[place].targets();
+        ids.map(|id| (id, &self.targets[&id]))
     }
 
     /// How many targets there are.
@@ -179,243 +402,104 @@ impl Table {
         &self.pools[pool.0 as usize].verdicts
     }
 
+    /// Where a pool's endpoints stand, in their order.
+    pub fn standings(&self, pool: PoolId) -> &[Standing] {
+        &self.pools[pool.0 as usize].standings
+    }
+
+    /// Since when an endpoint stands as it does, its share apart.
+    pub fn since(&self, pool: PoolId, place: usize) -> Moment {
+        self.pools[pool.0 as usize].rows[place].since
+    }
+
+    /// What each of the pool's vantages holds of an endpoint; none: it is
+    /// silent.
+    pub fn views(&self, pool: PoolId, place: usize, now: Moment) -> Vec<(VantageId, Option<Verdict>)> {
+        let vantages = &self.model.pool(pool).viewpoints.vantages;
+        let reports = self.reports(pool, place, now);
+        vantages.iter().copied().zip(reports.into_iter().map(|report| report.verdict)).collect()
+    }
+
+    /// What operators have said.
+    pub fn overrides(&self) -> &Overrides {
+        &self.overrides
+    }
+
+    /// Whether the pool takes part at all.
+    pub fn is_enabled(&self, pool: PoolId, now: Moment) -> bool {
+        let declared = self.model.pool(pool);
+        let scope = Scope { pool: Arc::clone(&declared.name), endpoint: None };
+        match self.overrides.get(&scope, Slot::Traffic, now).map(|said| said.action) {
+            Some(Action::Enable) => true,
+            Some(Action::Disable) => false,
+            _ => declared.enabled,
+        }
+    }
+
     /// A pool's state.
-    pub fn pool(&self, model: &Model, pool: PoolId) -> PoolHealth {
-        pool_health(model.pool(pool), self.verdicts(pool))
+    pub fn pool(&self, pool: PoolId, now: Moment) -> PoolHealth {
+        pool_health(self.model.pool(pool), self.is_enabled(pool, now), self.standings(pool))
     }
 
-    /// All monitors must pass; one failure decides.
-    fn combined(&self, pool: usize, endpoint: usize) -> Verdict {
-        let verdicts = || {
-            let ids = self.pools[pool].targets[endpoint].iter();
-            ids.map(|id| self.targets[id].machine.verdict())
+    /// Where an endpoint of this name stands in the table.
+    pub fn place_of(&self, scope: &Scope) -> Result<(PoolId, usize), Unknown> {
+        let found = || {
+            let pool = self.model.pool_named(&scope.pool)?;
+            let name = scope.endpoint.as_ref()?;
+            let place = self.model.pool(pool).endpoints.iter().position(|endpoint| endpoint.name == *name)?;
+            Some((pool, place))
         };
-        if verdicts().any(|verdict| verdict == Verdict::Unhealthy) {
-            Verdict::Unhealthy
-        } else if verdicts().all(|verdict| verdict == Verdict::Healthy) && verdicts().next().is_some() {
-            Verdict::Healthy
-        } else {
-            Verdict::Unknown
-        }
+        found().ok_or_else(|| Unknown(scope.clone()))
     }
 
-    fn fresh_id(&mut self) -> TargetId {
-        self.next_id += 1;
-        TargetId(self.next_id)
+    fn target_record(&self, id: TargetId) -> (TargetKey, TargetMemory) {
+        let target = &self.targets[&id];
+        let task = &target.task;
+        let endpoint = EndpointKey {
+            pool: Arc::clone(&task.pool),
+            endpoint: Arc::clone(&task.endpoint),
+            address: task.address,
+        };
+        let key = TargetKey {
+            endpoint,
+            monitor: Arc::clone(&task.monitor.name),
+            vantage: Arc::clone(&task.vantage.name),
+        };
+        let memory = TargetMemory {
+            test: target.test_hash(),
+            machine: target.machine.remember(),
+            reported: target.reported,
+        };
+        (key, memory)
     }
 
-    /// The targets as they stand, under what identifies their endpoint.
-    fn by_endpoint(&self) -> HashMap<EndpointKey, Vec<(TargetId, Target)>> {
-        let mut all: HashMap<EndpointKey, Vec<_>> = HashMap::new();
-        for row in &self.pools {
-            for &id in row.targets.iter().flatten() {
-                let target = &self.targets[&id];
-                let key =
-                    (Arc::clone(&target.task.pool), Arc::clone(&target.task.endpoint), target.task.address);
-                all.entry(key).or_default().push((id, target.clone()));
-            }
-        }
-        all
-    }
-}
-
-/// A verdict belongs to a pool's name, an endpoint's name and its address.
-type EndpointKey = (Arc<str>, Arc<str>, std::net::IpAddr);
-
-fn key(pool: &Arc<str>, endpoint: &Endpoint) -> EndpointKey {
-    (Arc::clone(pool), Arc::clone(&endpoint.name), endpoint.address)
-}
-
-/// Which target of `before` each of an endpoint's new targets carries on: the
-/// one with the same test, else the one of the same monitor, else any that no
-/// other target carries on.
-fn predecessors(mut before: Vec<(TargetId, Target)>, targets: &[Target]) -> Vec<Option<(TargetId, Target)>> {
-    let same_monitor = |old: &Target, new: &Target| old.task.monitor.name == new.task.monitor.name;
-    let rules: [fn(&Target, &Target) -> bool; 3] = [same_test, same_monitor, |_, _| true];
-    let mut found: Vec<Option<_>> = targets.iter().map(|_| None).collect();
-    for rule in rules {
-        for (target, found) in targets.iter().zip(&mut found).filter(|(_, found)| found.is_none()) {
-            *found = before.iter().position(|(_, old)| rule(old, target)).map(|place| before.remove(place));
-        }
-    }
-    found
-}
-
-/// What was held of an endpoint: of its targets the one that decided. A monitor
-/// that comes to an endpoint already monitored begins there, so that adding a
-/// test moves no traffic before the test has said anything.
-fn worst(before: &[(TargetId, Target)]) -> Option<Machine> {
-    let rank = |machine: &Machine| match machine.verdict() {
-        Verdict::Unhealthy => 0,
-        Verdict::Unknown => 1,
-        Verdict::Healthy => 2,
-    };
-    before.iter().map(|(_, target)| target.machine).min_by_key(rank)
-}
-
-/// Whether an outcome of one is an outcome of the other.
-fn same_test(a: &Target, b: &Target) -> bool {
-    let (a, b) = (&a.task, &b.task);
-    a.monitor.check == b.monitor.check && a.port == b.port && a.host == b.host
-}
-
-impl Target {
-    fn new(pool: &Pool, endpoint: &Endpoint, monitor: &Arc<Monitor>, now: Moment) -> Target {
-        let check = &monitor.check;
-        let port = check.port().or(endpoint.port).or(check.usual_port()).unwrap_or_default();
-        let task = ProbeTask {
-            pool: Arc::clone(&pool.name),
+    fn endpoint_record(&self, pool: PoolId, place: usize) -> (EndpointKey, EndpointMemory) {
+        let declared = self.model.pool(pool);
+        let endpoint = &declared.endpoints[place];
+        let row = &self.pools[pool.0 as usize].rows[place];
+        let key = EndpointKey {
+            pool: Arc::clone(&declared.name),
             endpoint: Arc::clone(&endpoint.name),
             address: endpoint.address,
-            hostname: None,
-            port,
-            host: endpoint.host.clone(),
-            monitor: Arc::clone(monitor),
-            vantage: Arc::default(),
         };
-        let mut hasher = DefaultHasher::new(); // its keys are constant: the same hash in every process
-        (&task.pool, &task.endpoint, task.address, &monitor.name).hash(&mut hasher);
-        Target {
-            pool: PoolId(0),
-            endpoint: 0,
-            rhythm: Rhythm::new(monitor.interval, hasher.finish()),
-            task: Arc::new(task),
-            machine: Machine::new(now),
-            seen: false,
-            blocked: false,
-        }
+        let memory = EndpointMemory {
+            verdict: row.verdict,
+            since: row.verdict_since,
+            flaps: row.flaps.iter().copied().collect(),
+            ejections: row.traffic.ejections,
+            ejected_until: row.traffic.until,
+        };
+        (key, memory)
+    }
+
+    fn remember_endpoint(&mut self, pool: PoolId, place: usize) {
+        let (key, memory) = self.endpoint_record(pool, place);
+        self.records.push(Record::Endpoint(key, memory));
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::health::Reason;
-    use crate::model::{AnswerShape, Check, MonitorId, TcpCheck, Thresholds, Weight};
-
-    fn monitor(name: &str, port: u16) -> Arc<Monitor> {
-        let check = Check::Tcp(TcpCheck { port: Some(port), ..TcpCheck::default() });
-        Arc::new(Monitor { thresholds: Thresholds { up: 2, down: 2 }, ..Monitor::new(name, check) })
-    }
-
-    fn model(monitors: &[Arc<Monitor>], endpoints: &[(&str, u8)]) -> Model {
-        let endpoints = endpoints.iter().map(|&(name, last)| Endpoint {
-            name: name.into(),
-            address: [192, 0, 2, last].into(),
-            enabled: true,
-            weight: Weight(100),
-            port: None,
-            host: None,
-        });
-        Model {
-            monitors: monitors.to_vec(),
-            pools: vec![Pool {
-                name: "p".into(),
-                enabled: true,
-                monitors: (0..monitors.len() as u32).map(MonitorId).collect(),
-                health_threshold: 1,
-                answer: AnswerShape::ByWeight,
-                max_answers: 8,
-                family_threshold: Default::default(),
-                endpoints: endpoints.collect(),
-            }],
-            zones: Vec::new(),
-        }
-    }
-
-    fn outcome(result: ProbeResult) -> Outcome {
-        Outcome::new(result, Reason::NoFailures, "")
-    }
-
-    fn verdicts(table: &Table) -> Vec<Verdict> {
-        table.verdicts(PoolId(0)).to_vec()
-    }
-
-    use Verdict::{Healthy, Unhealthy, Unknown};
-
-    #[test]
-    fn all_monitors_of_a_pool_must_pass() {
-        let mut table = Table::default();
-        let ids = table.adopt(&model(&[monitor("a", 1), monitor("b", 2)], &[("x", 1)]), Moment::ZERO);
-        for (n, result, verdict) in [
-            (0, ProbeResult::Pass, Unknown),
-            (1, ProbeResult::Fail, Unhealthy),
-            (1, ProbeResult::Pass, Unhealthy),
-        ] {
-            table.observe(ids[n], &outcome(result), Moment::ZERO);
-            assert_eq!(verdicts(&table), [verdict]);
-        }
-        assert!(table.observe(ids[1], &outcome(ProbeResult::Pass), Moment::ZERO).unwrap().endpoint_changed);
-        assert_eq!(verdicts(&table), [Healthy]);
-    }
-
-    #[test]
-    fn an_error_says_nothing_about_the_endpoint() {
-        let mut table = Table::default();
-        let ids = table.adopt(&model(&[monitor("a", 1)], &[("x", 1)]), Moment::ZERO);
-        assert!(!table.is_settled());
-        let seen = table.observe(ids[0], &outcome(ProbeResult::Error), Moment::ZERO).unwrap();
-        assert!(seen.newly_blocked && !seen.endpoint_changed && table.is_settled());
-        assert_eq!(verdicts(&table), [Unknown]);
-        let again = table.observe(ids[0], &outcome(ProbeResult::Error), Moment::ZERO).unwrap();
-        assert!(!again.newly_blocked, "said once, not with every probe");
-        table.observe(ids[0], &outcome(ProbeResult::Pass), Moment::ZERO);
-        let anew = table.observe(ids[0], &outcome(ProbeResult::Error), Moment::ZERO).unwrap();
-        assert!(anew.newly_blocked, "and again after a probe that could be made");
-    }
-
-    #[test]
-    fn verdicts_survive_a_reload_by_name_address_and_test() {
-        let mut table = Table::default();
-        let ids = table.adopt(&model(&[monitor("a", 1)], &[("x", 1), ("y", 2), ("z", 3)]), Moment::ZERO);
-        for (id, result) in ids.iter().zip([ProbeResult::Pass, ProbeResult::Fail, ProbeResult::Pass]) {
-            table.observe(*id, &outcome(result), Moment::ZERO);
-        }
-        let reordered = model(&[monitor("a", 1)], &[("y", 2), ("x", 1), ("z", 4)]);
-        let new = table.adopt(&reordered, Moment::ZERO);
-        assert_eq!(verdicts(&table), [Unhealthy, Healthy, Unknown], "z has another address");
-        assert_eq!(new.len(), 1, "unchanged targets keep their ids");
-        let renamed = model(&[monitor("other", 1)], &[("y", 2), ("x", 1), ("z", 4)]);
-        assert_eq!(table.adopt(&renamed, Moment::ZERO), [], "the test counts, not the monitor's name");
-    }
-
-    #[test]
-    fn a_test_that_stays_is_carried_on_by_itself_wherever_it_stands() {
-        for before in [vec![monitor("b", 2)], vec![monitor("a", 9), monitor("b", 2)]] {
-            let mut table = Table::default();
-            table.adopt(&model(&before, &[("x", 1)]), Moment::ZERO);
-            let new = table.adopt(&model(&[monitor("a", 1), monitor("b", 2)], &[("x", 1)]), Moment::ZERO);
-            assert_eq!(new.len(), 1, "the test on port 2 keeps its run");
-            let swapped = model(&[monitor("a", 2), monitor("b", 1)], &[("x", 1)]);
-            assert_eq!(table.adopt(&swapped, Moment::ZERO), [], "the test counts, not the monitor's name");
-        }
-    }
-
-    #[test]
-    fn a_monitor_added_to_a_monitored_endpoint_moves_nothing_before_its_first_outcome() {
-        let mut table = Table::default();
-        let ids = table.adopt(&model(&[monitor("a", 1)], &[("x", 1)]), Moment::ZERO);
-        table.observe(ids[0], &outcome(ProbeResult::Pass), Moment::ZERO);
-        let both = model(&[monitor("a", 1), monitor("b", 2)], &[("x", 1)]);
-        let new = table.adopt(&both, Moment::ZERO);
-        assert_eq!((new.len(), verdicts(&table)), (1, vec![Healthy]));
-        table.observe(new[0], &outcome(ProbeResult::Fail), Moment::ZERO);
-        assert_eq!(verdicts(&table), [Unhealthy], "the first outcome decides alone");
-    }
-
-    #[test]
-    fn a_changed_test_keeps_the_verdict_until_its_first_outcome() {
-        let mut table = Table::default();
-        let ids = table.adopt(&model(&[monitor("a", 1)], &[("x", 1)]), Moment::ZERO);
-        table.observe(ids[0], &outcome(ProbeResult::Pass), Moment::ZERO);
-        let new = table.adopt(&model(&[monitor("a", 9)], &[("x", 1)]), Moment::ZERO);
-        assert_eq!(verdicts(&table), [Healthy]);
-        assert_eq!(
-            table.observe(ids[0], &outcome(ProbeResult::Fail), Moment::ZERO),
-            None,
-            "a late outcome of the old test is nobody's"
-        );
-        table.observe(new[0], &outcome(ProbeResult::Fail), Moment::ZERO);
-        assert_eq!(verdicts(&table), [Unhealthy], "the first outcome decides alone");
+impl Row {
+    fn targets(&self) -> impl Iterator<Item = TargetId> {
+        self.sights.iter().flat_map(|sight| sight.targets.iter().copied())
     }
 }

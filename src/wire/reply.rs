@@ -120,7 +120,7 @@ impl<'a> Reply<'a> {
         candidates: &Candidates<N>,
         chance: &mut Chance,
     ) {
-        let count = candidates.answer_size();
+        let count = candidates.answer_size(*chance);
         let size = RECORD_HEAD + N;
         let Some(room) = self.room(count * size) else { return };
         let head = record_head(owner, rtype, ttl, N);

@@ -98,7 +98,7 @@ fn the_usual_three_files_are_one_configuration() {
     let weights: Vec<_> = eu.endpoints.iter().map(|endpoint| (endpoint.weight, endpoint.enabled)).collect();
     assert_eq!(weights, [(Weight(100), true), (Weight(50), true), (Weight(100), false)]);
     assert_eq!((eu.answer, eu.max_answers, eu.health_threshold), (AnswerShape::ByWeight, 8, 1));
-    assert_eq!(model.pool(PoolId(1)).monitors, []);
+    assert_eq!(model.pool(PoolId(1)).tests.members, []);
 
     let zone = &model.zones[0];
     assert_eq!(zone.apex, name("gslb.example.com"));

@@ -35,7 +35,7 @@ struct Bench {
 impl Bench {
     /// An engine with this configuration, all its endpoints healthy.
     fn new(endpoints: &[(&str, &str)]) -> Bench {
-        let engine = Engine::new(100, 1_700_000_000);
+        let engine = Engine::new(100);
         let mut bench = Bench { engine, wanted: Vec::new(), publications: 0, abandoned: 0 };
         bench.handle(configuration(endpoints, 0), 0);
         bench.handle_all_as(true, 100);
@@ -57,6 +57,7 @@ impl Bench {
             match effect {
                 Effect::Probe { target, task } => self.wanted.push((target, task.endpoint.to_string())),
                 Effect::Publish(_) => self.publications += 1,
+                Effect::Resolve { .. } | Effect::Remember(_) => {}
                 Effect::Abandon { .. } => self.abandoned += 1,
                 Effect::Ready { .. } | Effect::Tell(_) => {}
             }

@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use haledns::health::Verdict;
 use haledns::model::{Model, PoolId};
-use haledns::moment::Moment;
 
 use crate::support::ask::compare;
 use crate::support::live;
 use crate::support::programs::need;
 use crate::support::scenario::{Attempt, Scenario, SerialStep, Start, Step, all};
-use crate::support::world::{World, name_in_words};
+use crate::support::world::{START, World, name_in_words};
 
 /// How often one step asks: answers differ by chance.
 const ASKS: usize = 32;
@@ -70,7 +69,7 @@ fn play(scenario: &Scenario) -> Result<(), String> {
     player.world.change(&scenario.endpoints).map_err(at_start)?;
     match scenario.start {
         Start::Settled => player.world.settle(),
-        Start::Cold => player.world.run_until(Moment::ZERO),
+        Start::Cold => player.world.run_until(START),
     }
     .map_err(at_start)?;
     player.told = player.world.told.len();
@@ -78,7 +77,7 @@ fn play(scenario: &Scenario) -> Result<(), String> {
     let mut config = scenario.config.clone();
     for (step, number) in scenario.steps.iter().zip(1..) {
         let in_step = |what: String, player: &Player| {
-            let at = player.world.now().elapsed();
+            let at = player.world.now().since(START);
             let why = step.why.as_deref().unwrap_or_default();
             let ask = step.ask.as_ref().map(|ask| format!("  ask {}\n", ask.text)).unwrap_or_default();
             format!("step {number}, {at:.1?} after the start: {why}\n{ask}{what}")
@@ -107,12 +106,12 @@ impl Player {
     fn take(&mut self, step: &Step, model: Option<std::sync::Arc<Model>>) -> Result<(), String> {
         let began = self.world.now();
         let moment = match (step.at, step.after) {
-            (Some(at), _) => Moment::from_start(at.0),
+            (Some(at), _) => START + at.0,
             (None, Some(after)) => began + after.0,
             (None, None) => began,
         };
         if moment < began {
-            return Err(format!("  `at` lies before {:.1?}\n", began.elapsed()));
+            return Err(format!("  `at` lies before {:.1?}\n", began.since(START)));
         }
         self.world.run_until(moment)?;
         self.world.change(&step.endpoints)?;
@@ -355,7 +354,7 @@ fn how_soon_a_verdict_follows_the_endpoint() {
         let mut world = World::new(loaded.unwrap_or_else(|report| panic!("{report}")).model);
         let before = if verdict == Verdict::Healthy { Attempt::Refused } else { Attempt::Up };
         world.change_only((0..100).map(address), before);
-        world.run_until(Moment::from_start(Duration::from_secs(100))).unwrap();
+        world.run_until(START + Duration::from_secs(100)).unwrap();
         let (first, last) = window(&mut world, attempt, verdict);
         let seen = format!("{recheck}, {attempt:?}: from {first:.1} s to {last:.1} s");
         assert!(first >= soonest - JITTER && last <= latest + JITTER, "{seen}");

@@ -77,7 +77,7 @@ static SNAPSHOT: LazyLock<Arc<Snapshot>> = LazyLock::new(|| {
 fn snapshot_of(text: &str) -> Snapshot {
     let loaded = config::load_texts(vec![(PathBuf::from("zones.yaml"), text.as_bytes().to_vec())]);
     let loaded = loaded.unwrap_or_else(|report| panic!("{}", report.text(false)));
-    let mut engine = Engine::new(1, 1_700_000_000);
+    let mut engine = Engine::new(1);
     engine.handle(Event::Reload(Prepared::new(loaded.model)), Moment::ZERO);
     engine.snapshot()
 }
@@ -92,7 +92,7 @@ fn a_zone_that_comes_back_goes_on_with_its_serial() {
     let both = format!("zones:\n{}{}", zone("a.test"), zone("b.test"));
     let edited = both.replacen("ns.example.net.", "ns2.example.net.", 1);
     let gone = format!("zones:\n{}", zone("b.test"));
-    let mut engine = Engine::new(1, 1_700_000_000);
+    let mut engine = Engine::new(1);
     let mut serial = |text: &str| {
         let loaded =
             config::load_texts(vec![(PathBuf::from("zones.yaml"), text.as_bytes().to_vec())]).unwrap();

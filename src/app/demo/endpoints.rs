@@ -59,7 +59,7 @@ impl Drop for Endpoint {
 fn of(model: &Model) -> Vec<Endpoint> {
     let common = model.monitors.iter().find_map(|monitor| monitor.check.port()).unwrap_or(18080);
     let all = model.pools.iter().flat_map(|pool| {
-        let monitor = pool.monitors.first().map(|id| model.monitor(*id));
+        let monitor = pool.tests.members.first().map(|member| model.monitor(member.monitor));
         let port = monitor.and_then(|monitor| monitor.check.port()).unwrap_or(common);
         pool.endpoints.iter().map(move |endpoint| Endpoint {
             pool: Arc::clone(&pool.name),

@@ -8,7 +8,9 @@ use super::super::reader::{Field, Scalar, SingleOrMap, brief};
 use super::super::shape;
 use super::super::value::{self, NoAddress};
 use super::{Definitions, Lower};
-use crate::model::{AnswerShape, Endpoint, FamilyThreshold, MAX_ANSWERS, Model, MonitorId, Pool, Weight};
+use crate::model::{
+    AnswerShape, Endpoint, FamilyThreshold, MAX_ANSWERS, Model, MonitorId, Pool, Tests, Weight,
+};
 
 const LATER_STEERING: [&str; 3] = ["hash", "least_outstanding_requests", "least_connections"];
 
@@ -25,16 +27,7 @@ impl Lower<'_> {
             .iter()
             .map(|(name, field)| match field {
                 Field::Given(place, shape) => self.pool(name, *place, shape, monitors, model),
-                _ => Pool {
-                    name: (*name).into(),
-                    enabled: true,
-                    monitors: Vec::new(),
-                    health_threshold: 1,
-                    answer: AnswerShape::ByWeight,
-                    max_answers: 8,
-                    family_threshold: FamilyThreshold::default(),
-                    endpoints: Vec::new(),
-                },
+                _ => Pool::new(name, Vec::new()),
             })
             .collect()
     }
@@ -109,14 +102,13 @@ impl Lower<'_> {
             self.reachable(name, &endpoints, health_threshold.min(size as u32), monitored, at);
         }
         Pool {
-            name: name.into(),
             enabled,
-            monitors: named.into_iter().map(|(id, _)| id).collect(),
+            tests: Tests::all(named.into_iter().map(|(id, _)| id)),
             health_threshold,
             answer: self.answer(&shape.answer),
             max_answers: self.number(&shape.max_answers, 1..=MAX_ANSWERS as u64, 8) as u8,
             family_threshold,
-            endpoints,
+            ..Pool::new(name, endpoints)
         }
     }
 
@@ -295,8 +287,8 @@ impl Lower<'_> {
                 }
             }
             if let (Some((name, _)), Some((address, _))) = (name, address) {
-                let name = name.as_str().into();
-                endpoints.push(Endpoint { name, address, enabled, weight, port, host });
+                let endpoint = Endpoint::new(&name, address);
+                endpoints.push(Endpoint { enabled, weight, port, host, ..endpoint });
             }
         }
         endpoints

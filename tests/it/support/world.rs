@@ -24,6 +24,8 @@ use haledns::moment::Moment;
 use super::ask::{self, Question, Reply};
 use super::scenario::{Attempt, Behaviour, Network, Word};
 
+/// When worlds begin.
+pub const START: Moment = Moment::from_start(Duration::from_secs(1_700_000_000));
 /// Changes are gathered so long before they are published.
 const GATHER: Duration = Duration::from_millis(20);
 /// A reload is held back at most so long while new targets are probed.
@@ -52,11 +54,11 @@ pub struct World {
 impl World {
     /// A world at its beginning, with this configuration in force.
     pub fn new(model: Arc<Model>) -> World {
-        let engine = Engine::new(10_000, 1_700_000_000);
+        let engine = Engine::new(10_000);
         let published = Arc::new(engine.snapshot());
         let mut world = World {
             engine,
-            now: Moment::ZERO,
+            now: START,
             network: Network::default(),
             turns: HashMap::new(),
             flights: BTreeMap::new(),
@@ -67,7 +69,7 @@ impl World {
             told: Vec::new(),
             probes: BTreeMap::new(),
         };
-        world.engine.handle(Event::Reload(Prepared::new(model)), Moment::ZERO);
+        world.engine.handle(Event::Reload(Prepared::new(model)), START);
         world
     }
 
@@ -150,7 +152,7 @@ impl World {
             match effect {
                 Effect::Probe { target, task } => self.depart(target, &task)?,
                 Effect::Publish(snapshot) => self.published = snapshot,
-                Effect::Ready { .. } => {}
+                Effect::Ready { .. } | Effect::Resolve { .. } | Effect::Remember(_) => {}
                 Effect::Abandon { target } => self.flights.retain(|_, (other, _)| *other != target),
                 Effect::Tell(change) => self.told.push(in_words(&change)),
             }
@@ -238,7 +240,7 @@ impl World {
         let available = |id: PoolId| {
             let pool = model.pool(id);
             let verdicts = self.engine.table().verdicts(id);
-            let monitored = !pool.monitors.is_empty();
+            let monitored = pool.is_monitored();
             let healthy = |place: usize| !monitored || verdicts[place] == Verdict::Healthy;
             let all = addresses(pool, &|place, _| healthy(place));
             let count = pool.endpoints.iter().enumerate().filter(|(n, e)| e.enabled && healthy(*n)).count();
@@ -309,12 +311,16 @@ pub fn name_in_words(name: &Name) -> String {
 /// A change on one line.
 fn in_words(change: &Change) -> String {
     match change {
-        Change::Verdict { pool, endpoint, from, to, reason, .. } => {
-            format!("endpoint {pool}/{endpoint}: {from} -> {to}, {reason}")
+        Change::Verdict { scope, monitor, vantage, from, to, reason, .. } => {
+            format!("endpoint {scope} by {monitor} from {vantage}: {from} -> {to}, {reason}")
         }
-        Change::CannotProbe { pool, endpoint, reason, .. } => {
-            format!("endpoint {pool}/{endpoint}: cannot be probed, {reason}")
+        Change::Endpoint { scope, from, to, cause, .. } => {
+            format!("endpoint {scope}: {} -> {}, {}", from.word(), to.word(), cause.reason())
         }
+        Change::CannotProbe { scope, reason, .. } => {
+            format!("endpoint {scope}: cannot be probed, {reason}")
+        }
+        Change::Vantage { vantage, suspect } => format!("vantage {vantage}: suspect {suspect}"),
         Change::Pool { pool, from, to, .. } => {
             format!("pool {pool}: {from} -> {}, {} of {} healthy", to.state, to.healthy, to.enabled)
         }

@@ -1,0 +1,393 @@
+//! Taking on another configuration, with what was held before.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::doubt::VantageDoubt;
+use super::super::ejection::Traffic;
+use super::super::memory::{EndpointKey, EndpointMemory, TargetKey};
+use super::super::overrides::{Action, Slot};
+use super::super::standing::Standing;
+use super::super::{Machine, Target, TargetId, Verdict};
+use super::{PoolRow, Row, Sight, Table, Why};
+use crate::model::{LoadBalancer, Model, Pool, PoolId, Reach, Scope, VantageId, WhenUnavailable};
+use crate::moment::Moment;
+
+/// What was held of one endpoint.
+struct Former {
+    row: Row,
+    standing: Standing,
+    targets: Vec<(TargetId, Target)>,
+    /// The names of the vantages, in the order of the row's sights.
+    vantages: Vec<Arc<str>>,
+}
+
+impl Table {
+    /// Takes on another configuration; `serving` if answers are given already.
+    /// A target whose pool, endpoint, address, vantage and test are the same
+    /// keeps its id and its run; one whose test changed keeps the verdict until
+    /// the new test's first outcome; the rest start unknown. Returns the targets
+    /// that are new, in the order of the model.
+    pub fn adopt(&mut self, model: Arc<Model>, now: Moment, serving: bool) -> Vec<TargetId> {
+        let mut former = self.former();
+        let mut kept = HashMap::with_capacity(self.targets.len());
+        let mut new = Vec::new();
+        let mut moved = Vec::new();
+        self.doubts = self.doubts_of(&model);
+        self.timers.clear();
+        let links = Links::of(&model);
+        let mut pools = Vec::with_capacity(model.pools.len());
+        for (pool, id) in model.pools.iter().zip(0..) {
+            let id = PoolId(id);
+            let mut held = PoolRow::new(pool, &model, &links, id);
+            for place in 0..pool.endpoints.len() {
+                let before = former.remove(&key(pool, place));
+                let known = before.is_some();
+                let (row, standing) =
+                    self.adopt_endpoint(&model, id, place, before, serving, now, &mut kept, &mut new);
+                held.verdicts.push(row.verdict);
+                held.rows.push(row);
+                held.standings.push(standing);
+                if known {
+                    moved.push((id, place, standing));
+                }
+            }
+            pools.push(held);
+        }
+        self.targets = kept;
+        self.pools = pools;
+        self.model = model;
+        self.unseen = self.targets.values().filter(|target| !target.seen).count();
+        if serving {
+            self.memory = super::Memory::default(); // it is of the first configuration alone
+        }
+        let moves = self.moves.len();
+        // dependencies look at each other: twice round is enough for what was known before
+        for round in 0..2 {
+            for id in (0..self.pools.len() as u32).map(PoolId) {
+                for place in 0..self.pools[id.0 as usize].rows.len() {
+                    if round == 0 || self.has_dependencies(id, place) {
+                        self.judge_at_first(id, place, now);
+                    }
+                }
+            }
+        }
+        self.moves.truncate(moves);
+        for (pool, endpoint, from) in moved {
+            let to = self.pools[pool.0 as usize].standings[endpoint];
+            if from.fitness != to.fitness {
+                let since = now;
+                self.moves.push(super::Move { pool, endpoint, from, to, since, why: Why::Reload });
+            }
+        }
+        new
+    }
+
+    /// Judges an endpoint whose facts were put together just now.
+    fn judge_at_first(&mut self, pool: PoolId, place: usize, now: Moment) {
+        let sights = self.pools[pool.0 as usize].rows[place].sights.len();
+        for sight in 0..sights {
+            let verdict = self.sighted(pool, &self.pools[pool.0 as usize].rows[place].sights[sight]);
+            self.pools[pool.0 as usize].rows[place].sights[sight].verdict = verdict;
+        }
+        let since = self.pools[pool.0 as usize].rows[place].since;
+        let before = self.pools[pool.0 as usize].standings[place].fitness;
+        let slow_since = self.pools[pool.0 as usize].rows[place].slow_since;
+        self.rejudge(pool, place, Why::Reload, now);
+        let held = &mut self.pools[pool.0 as usize];
+        if held.standings[place].fitness == before {
+            held.rows[place].since = since;
+        }
+        // what another configuration brings in starts with its whole share
+        held.rows[place].slow_since = slow_since;
+    }
+
+    fn has_dependencies(&self, pool: PoolId, place: usize) -> bool {
+        let declared = self.model.pool(pool);
+        !declared.depends_on.is_empty() || !declared.endpoints[place].depends_on.is_empty()
+    }
+
+    #[allow(clippy::too_many_arguments)] // the parts of one walk over the model
+    fn adopt_endpoint(
+        &mut self,
+        model: &Arc<Model>,
+        pool: PoolId,
+        place: usize,
+        before: Option<Former>,
+        serving: bool,
+        now: Moment,
+        kept: &mut HashMap<TargetId, Target>,
+        new: &mut Vec<TargetId>,
+    ) -> (Row, Standing) {
+        let declared = model.pool(pool);
+        let targets = self.targets_for(model, pool, place, now);
+        let (mut row, standing, before) = match before {
+            Some(Former { row, standing, targets, vantages }) => (
+                Row { sights: sights_of(model, declared, &row, &vantages), timer: None, ..row },
+                standing,
+                targets,
+            ),
+            None => (
+                Row::new(declared, serving, now),
+                Standing { percent: 100, ..Standing::default() },
+                Vec::new(),
+            ),
+        };
+        if before.is_empty()
+            && let Some(memory) = self.memory.endpoints.get(&key(declared, place))
+            && row.verdict == Verdict::Unknown
+        {
+            row.recall(memory);
+        }
+        let start = start_period(model, declared);
+        let known = worst(&before);
+        let predecessors = predecessors(before, &targets);
+        for (mut target, before) in targets.into_iter().zip(predecessors) {
+            let id = match before {
+                Some((id, old)) => {
+                    let same = old.same_test(&target);
+                    target.machine = if same { old.machine } else { old.machine.carry_over() };
+                    target.reported = old.reported;
+                    if same {
+                        (target.seen, target.blocked, target.pushed) = (old.seen, old.blocked, old.pushed);
+                        (target.last_pass, target.last_fail) = (old.last_pass, old.last_fail);
+                        id
+                    } else {
+                        self.fresh_id()
+                    }
+                }
+                None => {
+                    if let Some((machine, reported)) = known {
+                        (target.machine, target.reported) = (machine.carry_over(), reported);
+                    } else if !self.recall_target(&mut target, declared, place) && serving && !start.is_zero()
+                    {
+                        target.machine = target.machine.start(now + start);
+                    }
+                    self.fresh_id()
+                }
+            };
+            if !self.targets.contains_key(&id) {
+                new.push(id); // one that is remembered, too: probed all the same, though nobody waits for it
+            }
+            row.sights[target.sight].targets.push(id);
+            kept.insert(id, target);
+        }
+        (row, standing)
+    }
+
+    /// The targets that an endpoint has under `model`, as if nothing were known.
+    fn targets_for(&self, model: &Model, pool: PoolId, place: usize, now: Moment) -> Vec<Target> {
+        let declared = model.pool(pool);
+        let endpoint = &declared.endpoints[place];
+        let whole = Scope { pool: Arc::clone(&declared.name), endpoint: None };
+        let own = Scope { endpoint: Some(Arc::clone(&endpoint.name)), ..whole.clone() };
+        let wanted = |declared: bool, scope: &Scope| {
+            let said = self.overrides.get(scope, Slot::Traffic, now);
+            declared || said.is_some_and(|said| said.action == Action::Enable)
+        };
+        if !wanted(declared.enabled, &whole) || !wanted(endpoint.enabled, &own) {
+            return Vec::new();
+        }
+        let mut targets = Vec::new();
+        for (sight, vantage) in declared.viewpoints.vantages.iter().enumerate() {
+            let vantage = model.vantage(*vantage);
+            if vantage.reach == Reach::Remote {
+                continue;
+            }
+            for member in &declared.tests.members {
+                let monitor = model.monitor(member.monitor);
+                let target = Target::new(declared, endpoint, monitor, vantage, now);
+                targets.push(Target { pool, endpoint: place, sight, ..target });
+            }
+        }
+        targets
+    }
+
+    /// Goes on where a former run stood; tells whether it could.
+    fn recall_target(&self, target: &mut Target, pool: &Pool, place: usize) -> bool {
+        let key = TargetKey {
+            endpoint: key(pool, place),
+            monitor: Arc::clone(&target.task.monitor.name),
+            vantage: Arc::clone(&target.task.vantage.name),
+        };
+        let Some(memory) = self.memory.targets.get(&key) else { return false };
+        let machine = Machine::recall(memory.machine);
+        if machine.verdict() == Verdict::Unknown {
+            return false;
+        }
+        let same = memory.test == target.test_hash();
+        target.machine = if same { machine } else { machine.carry_over() };
+        target.seen = same;
+        // that it is as old as the former run's end was looked at when it was read
+        target.reported = memory.reported.max(self.memory.alive);
+        true
+    }
+
+    fn fresh_id(&mut self) -> TargetId {
+        self.next_id += 1;
+        TargetId(self.next_id)
+    }
+
+    /// A vantage's doubt goes with its name.
+    fn doubts_of(&self, model: &Model) -> Vec<VantageDoubt> {
+        let former = |name: &str| {
+            let id = self.model.vantage_named(name)?;
+            self.doubts.get(id.0 as usize).copied()
+        };
+        model.vantages.iter().map(|vantage| former(&vantage.name).unwrap_or_default()).collect()
+    }
+
+    /// What is held now, by what identifies an endpoint.
+    fn former(&mut self) -> HashMap<EndpointKey, Former> {
+        let mut all = HashMap::new();
+        for (held, pool) in std::mem::take(&mut self.pools).into_iter().zip(&self.model.pools) {
+            let name = |id: &VantageId| Arc::clone(&self.model.vantage(*id).name);
+            let vantages: Vec<_> = pool.viewpoints.vantages.iter().map(name).collect();
+            for (place, (row, standing)) in held.rows.into_iter().zip(held.standings).enumerate() {
+                let targets = row.targets().map(|id| (id, self.targets[&id].clone())).collect();
+                let former = Former { row, standing, targets, vantages: vantages.clone() };
+                all.insert(key(pool, place), former);
+            }
+        }
+        all
+    }
+}
+
+impl PoolRow {
+    fn new(pool: &Pool, model: &Model, links: &Links, id: PoolId) -> PoolRow {
+        let patience = |monitor: &crate::model::Monitor| {
+            let longest = monitor.timeout * (u32::from(monitor.retries) + 1);
+            monitor.interval.max(longest) * 3 + longest
+        };
+        let voters = pool.tests.members.iter().filter(|member| member.votes);
+        PoolRow {
+            start_period: start_period(model, pool),
+            patience: voters.map(|member| patience(model.monitor(member.monitor))).max().unwrap_or_default(),
+            longest_ttl: links.ttls.get(&id).copied().unwrap_or_default(),
+            dependents: links.dependents.get(&id).cloned().unwrap_or_default(),
+            ..PoolRow::default()
+        }
+    }
+}
+
+impl Row {
+    fn new(pool: &Pool, fresh: bool, now: Moment) -> Row {
+        Row {
+            sights: vec![Sight::default(); pool.viewpoints.vantages.len()],
+            fresh,
+            verdict: Verdict::Unknown,
+            verdict_since: now,
+            flaps: VecDeque::new(),
+            flap_out: false,
+            traffic: Traffic::default(),
+            wish: None,
+            agent_percent: 100,
+            slow_since: None,
+            since: now,
+            timer: None,
+        }
+    }
+
+    fn recall(&mut self, memory: &EndpointMemory) {
+        (self.verdict, self.verdict_since) = (memory.verdict, memory.since);
+        (self.since, self.flaps) = (memory.since, memory.flaps.iter().copied().collect());
+        (self.traffic.ejections, self.traffic.until) = (memory.ejections, memory.ejected_until);
+    }
+}
+
+/// The sights of an endpoint under `pool`, with what vantages of the same
+/// names have told and when they saw it fall.
+fn sights_of(model: &Model, pool: &Pool, row: &Row, before: &[Arc<str>]) -> Vec<Sight> {
+    let of = |vantage: &VantageId| {
+        let name = &model.vantage(*vantage).name;
+        let old = before.iter().position(|other| other == name).map(|place| &row.sights[place]);
+        let told = old.and_then(|old| old.told).filter(|_| model.vantage(*vantage).reach == Reach::Remote);
+        old.map_or_else(Sight::default, |old| Sight {
+            targets: Vec::new(),
+            told,
+            verdict: old.verdict,
+            fell: old.fell,
+        })
+    };
+    pool.viewpoints.vantages.iter().map(of).collect()
+}
+
+fn start_period(model: &Model, pool: &Pool) -> Duration {
+    let longest = pool.tests.members.iter().map(|member| model.monitor(member.monitor).start_period).max();
+    pool.rules.start_period.or(longest).unwrap_or_default()
+}
+
+fn key(pool: &Pool, place: usize) -> EndpointKey {
+    let endpoint = &pool.endpoints[place];
+    EndpointKey {
+        pool: Arc::clone(&pool.name),
+        endpoint: Arc::clone(&endpoint.name),
+        address: endpoint.address,
+    }
+}
+
+/// Who has to do with a pool.
+#[derive(Default)]
+struct Links {
+    ttls: HashMap<PoolId, Duration>,
+    dependents: HashMap<PoolId, Vec<PoolId>>,
+}
+
+impl Links {
+    fn of(model: &Model) -> Links {
+        let mut links = Links::default();
+        for balancer in model.zones.iter().flat_map(|zone| &zone.load_balancers) {
+            for pool in used_pools(balancer) {
+                let ttl = links.ttls.entry(pool).or_default();
+                *ttl = (*ttl).max(Duration::from_secs(balancer.ttl.into()));
+            }
+        }
+        for (pool, id) in model.pools.iter().zip(0..) {
+            let own = pool.endpoints.iter().flat_map(|endpoint| &endpoint.depends_on);
+            let mut needed: Vec<PoolId> = own.chain(&pool.depends_on).map(|needed| needed.pool).collect();
+            needed.sort();
+            needed.dedup();
+            for needed in needed {
+                links.dependents.entry(needed).or_default().push(PoolId(id));
+            }
+        }
+        links
+    }
+}
+
+/// The pools whose addresses a load balancer may hand out.
+fn used_pools(balancer: &LoadBalancer) -> impl Iterator<Item = PoolId> {
+    let fallback = match balancer.when_unavailable {
+        WhenUnavailable::FallbackPool(pool) => Some(pool),
+        WhenUnavailable::Nodata => None,
+    };
+    balancer.default_pools.iter().copied().chain(fallback)
+}
+
+/// Which target of `before` each of an endpoint's new targets carries on: the
+/// one with the same test, else the one of the same monitor, else any of the
+/// same vantage that no other target carries on.
+fn predecessors(mut before: Vec<(TargetId, Target)>, targets: &[Target]) -> Vec<Option<(TargetId, Target)>> {
+    let same_vantage = |old: &Target, new: &Target| old.task.vantage.name == new.task.vantage.name;
+    let same_monitor = move |old: &Target, new: &Target| {
+        same_vantage(old, new) && old.task.monitor.name == new.task.monitor.name
+    };
+    let rules: [&dyn Fn(&Target, &Target) -> bool; 3] =
+        [&|old, new| old.same_test(new), &same_monitor, &same_vantage];
+    let mut found: Vec<Option<_>> = targets.iter().map(|_| None).collect();
+    for rule in rules {
+        for (target, found) in targets.iter().zip(&mut found).filter(|(_, found)| found.is_none()) {
+            *found = before.iter().position(|(_, old)| rule(old, target)).map(|place| before.remove(place));
+        }
+    }
+    found
+}
+
+/// What was held of an endpoint: of its targets the one that decided. A monitor
+/// that comes to an endpoint already monitored begins there, so that adding a
+/// test moves no traffic before the test has said anything.
+fn worst(before: &[(TargetId, Target)]) -> Option<(Machine, Option<Moment>)> {
+    let decided = before.iter().map(|(_, target)| target).min_by_key(|target| target.rank());
+    decided.map(|target| (target.machine, target.reported))
+}

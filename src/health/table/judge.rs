@@ -1,0 +1,452 @@
+//! Judging one endpoint: its facts, and the rules around them.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::combine::{Vote, combine};
+use super::super::doubt::Sample;
+use super::super::overrides::{Action, Override, Slot};
+use super::super::quorum::{self, View};
+use super::super::standing::{DownCause, Fitness, OutCause, Standing};
+use super::super::{AgentWish, Degraded, Verdict, windows};
+use super::{Move, Row, Sight, Table, Why};
+use crate::model::{HealthSource, PoolId, Scope, VantageId};
+use crate::moment::Moment;
+
+/// What one vantage reports, and when that may change by itself.
+pub(super) struct Report {
+    /// None: it is silent.
+    pub verdict: Option<Verdict>,
+    /// Its last word, however old.
+    pub last: Option<Moment>,
+    pub until: Option<Moment>,
+}
+
+/// What is measured of an endpoint.
+struct Measured {
+    verdict: Verdict,
+    stale: bool,
+    until: Option<Moment>,
+}
+
+/// The earlier of two times, if there is any.
+fn sooner(one: Option<Moment>, other: Option<Moment>) -> Option<Moment> {
+    [one, other].into_iter().flatten().min()
+}
+
+impl Table {
+    /// One vantage has something new: what it holds, whether it doubts itself,
+    /// and where the endpoint stands.
+    pub(super) fn look(&mut self, pool: PoolId, place: usize, sight: usize, why: Why, now: Moment) {
+        let verdict = self.sighted(pool, &self.pools[pool.0 as usize].rows[place].sights[sight]);
+        let held = &mut self.pools[pool.0 as usize].rows[place].sights[sight];
+        let before = std::mem::replace(&mut held.verdict, verdict);
+        match (before, verdict) {
+            (Verdict::Healthy, Verdict::Unhealthy | Verdict::Unknown) => held.fell = Some(now),
+            (_, Verdict::Healthy) => held.fell = None,
+            _ => {}
+        }
+        if before != verdict {
+            self.reconsider(self.model.pool(pool).viewpoints.vantages[sight], now);
+        }
+        self.rejudge(pool, place, why, now);
+    }
+
+    /// What the monitors at one vantage hold together.
+    pub(super) fn sighted(&self, pool: PoolId, sight: &Sight) -> Verdict {
+        if let Some((verdict, _)) = sight.told {
+            return verdict;
+        }
+        let tests = &self.model.pool(pool).tests;
+        let both = sight.targets.iter().zip(&tests.members).filter(|(_, member)| member.votes);
+        let votes = both.map(|(id, member)| Vote {
+            verdict: self.targets[id].machine.verdict(),
+            must_be_healthy: member.must_be_healthy,
+        });
+        combine(votes, tests.combination)
+    }
+
+    /// Whether a vantage doubts itself, now that something changed there.
+    fn reconsider(&mut self, vantage: VantageId, now: Moment) {
+        let rules = self.model.doubt;
+        let canaries = self.model.vantage(vantage).canaries;
+        if rules.share.is_none() && canaries.is_none() {
+            return;
+        }
+        let since = self.doubts[vantage.0 as usize].since.unwrap_or(now).before(rules.window);
+        let mut sample = Sample::default();
+        for (pool, id) in self.pools.iter().zip(0..) {
+            let declared = self.model.pool(PoolId(id));
+            let Some(sight) = declared.viewpoints.vantages.iter().position(|other| *other == vantage) else {
+                continue;
+            };
+            let (mut healthy, mut fallen, mut unhealthy) = (false, false, 0);
+            for row in &pool.rows {
+                let sight = &row.sights[sight];
+                healthy |= sight.verdict == Verdict::Healthy;
+                fallen |= sight.fell.is_some_and(|fell| fell >= since);
+                unhealthy += usize::from(sight.verdict == Verdict::Unhealthy);
+            }
+            if canaries == Some(PoolId(id)) {
+                sample.canaries = !pool.rows.is_empty() && unhealthy == pool.rows.len();
+            } else {
+                sample.pools += usize::from(healthy || fallen);
+                sample.fallen += usize::from(fallen && !healthy);
+            }
+        }
+        if self.doubts[vantage.0 as usize].look(sample, &rules, now) {
+            self.doubted.push(vantage);
+            self.rejudge_vantage(vantage, Why::Doubt(vantage), now);
+        }
+    }
+
+    fn rejudge_vantage(&mut self, vantage: VantageId, why: Why, now: Moment) {
+        for id in 0..self.pools.len() {
+            let vantages = &self.model.pools[id].viewpoints.vantages;
+            let Some(sight) = vantages.iter().position(|other| *other == vantage) else { continue };
+            for place in 0..self.pools[id].rows.len() {
+                if self.pools[id].rows[place].sights[sight].fell.is_some() {
+                    self.rejudge(PoolId(id as u32), place, why, now);
+                }
+            }
+        }
+    }
+
+    pub(super) fn rejudge_pool(&mut self, pool: PoolId, why: Why, now: Moment) {
+        for place in 0..self.pools[pool.0 as usize].rows.len() {
+            self.rejudge(pool, place, why, now);
+        }
+        // a pool may be switched on or off without any of its endpoints moving
+        self.rejudge_dependents(pool, now);
+    }
+
+    fn rejudge_dependents(&mut self, pool: PoolId, now: Moment) {
+        for dependent in self.pools[pool.0 as usize].dependents.clone() {
+            for place in 0..self.pools[dependent.0 as usize].rows.len() {
+                self.rejudge(dependent, place, Why::Dependency, now);
+            }
+        }
+    }
+
+    /// Judges an endpoint anew, and keeps what moved.
+    pub(super) fn rejudge(&mut self, pool: PoolId, place: usize, why: Why, now: Moment) {
+        let measured = self.measured(pool, place, now);
+        self.note_verdict(pool, place, measured.verdict, now);
+        let (mut standing, until) = self.stand(pool, place, &measured, now);
+        let rules = &self.model.pool(pool).rules;
+        let row_of = &mut self.pools[pool.0 as usize];
+        let before = row_of.standings[place];
+        let row = &mut row_of.rows[place];
+
+        let mut until = sooner(measured.until, until);
+        let returns = standing.fitness.is_up() && !before.fitness.is_up();
+        let first = before.fitness == Fitness::Down(DownCause::Unknown) && !row.fresh;
+        if returns && !first && rules.slow_start > Duration::ZERO {
+            row.slow_since = Some(now);
+        }
+        if let Some(since) = row.slow_since.filter(|_| standing.fitness.is_up()) {
+            match slow_start(since, rules.slow_start, now) {
+                Some((percent, next)) => {
+                    standing.percent = (u32::from(standing.percent) * percent / 100).max(1) as u8;
+                    until = sooner(until, Some(next));
+                }
+                None => row.slow_since = None,
+            }
+        }
+        row.fresh &= standing.fitness == Fitness::Down(DownCause::Unknown);
+
+        row_of.standings[place] = standing;
+        row_of.verdicts[place] = standing.verdict;
+        if before != standing {
+            let since = if standing.without_share() == before.without_share() {
+                row.since
+            } else {
+                std::mem::replace(&mut row.since, now)
+            };
+            self.moves.push(Move { pool, endpoint: place, from: before, to: standing, since, why });
+        }
+        self.set_timer(pool, place, until, now);
+        if before.fitness != standing.fitness {
+            self.rejudge_dependents(pool, now);
+        }
+    }
+
+    fn set_timer(&mut self, pool: PoolId, place: usize, until: Option<Moment>, now: Moment) {
+        let row = &mut self.pools[pool.0 as usize].rows[place];
+        let Some(until) = until.filter(|until| *until > now) else { return };
+        // one that is set for earlier judges anew, and then sets another
+        if row.timer.is_none_or(|timer| until < timer) {
+            row.timer = Some(until);
+            self.timers.push(Reverse((until, pool, place)));
+        }
+    }
+
+    /// Counts a change of the measured verdict.
+    fn note_verdict(&mut self, pool: PoolId, place: usize, verdict: Verdict, now: Moment) {
+        let rules = &self.model.pool(pool).rules;
+        let row = &mut self.pools[pool.0 as usize].rows[place];
+        let gone = now.before(rules.flap_window);
+        while row.flaps.front().is_some_and(|at| *at <= gone) {
+            row.flaps.pop_front();
+        }
+        let changed = row.verdict != verdict;
+        if changed {
+            let before = std::mem::replace(&mut row.verdict, verdict);
+            row.verdict_since = now;
+            if before != Verdict::Unknown && verdict != Verdict::Unknown {
+                row.flaps.push_back(now);
+                if row.flaps.len() > rules.flap_limit as usize + 1 {
+                    row.flaps.pop_front();
+                }
+            }
+            row.flap_out |= row.flaps.len() > rules.flap_limit as usize && !rules.flap_hold.is_zero();
+        }
+        let long_healthy = verdict == Verdict::Healthy && now.since(row.verdict_since) >= rules.flap_hold;
+        row.flap_out &= !long_healthy;
+        if changed {
+            self.remember_endpoint(pool, place);
+        }
+    }
+
+    /// What each of the pool's vantages reports.
+    pub(super) fn reports(&self, pool: PoolId, place: usize, now: Moment) -> Vec<Report> {
+        let declared = self.model.pool(pool);
+        let held = &self.pools[pool.0 as usize];
+        let rules = &declared.rules;
+        let both = held.rows[place].sights.iter().zip(&declared.viewpoints.vantages);
+        both.map(|(sight, vantage)| {
+            let (mut last, mut until): (Option<Moment>, Option<Moment>) = (None, None);
+            let mut speaks = false;
+            if let Some((_, at)) = sight.told {
+                last = Some(at);
+                speaks = now < at + held.patience;
+                until = speaks.then(|| at + held.patience);
+            }
+            let voters = sight.targets.iter().zip(&declared.tests.members);
+            for id in voters.filter(|(_, member)| member.votes).map(|(id, _)| id) {
+                let target = &self.targets[id];
+                let Some(at) = target.reported else { continue };
+                last = last.max(Some(at));
+                let silent_at = at + target.patience();
+                speaks |= now < silent_at;
+                until = sooner(until, (now < silent_at).then_some(silent_at));
+            }
+            let doubt = &self.doubts[vantage.0 as usize];
+            let held_since = doubt.holds(&self.model.doubt, now);
+            let is_held = sight.fell.zip(held_since).is_some_and(|(fell, since)| fell >= since);
+            if is_held {
+                until = sooner(until, doubt.ends(self.model.doubt.hold));
+            }
+            let verdict = if is_held { Verdict::Healthy } else { sight.verdict };
+            // a word so old is none, even if somebody else at the vantage still speaks
+            let void = last.is_some_and(|at| now.since(at) > held.patience + rules.stale_after);
+            Report { verdict: (speaks && !void).then_some(verdict), last, until }
+        })
+        .collect()
+    }
+
+    fn measured(&self, pool: PoolId, place: usize, now: Moment) -> Measured {
+        let declared = self.model.pool(pool);
+        let viewpoints = &declared.viewpoints;
+        let reports = self.reports(pool, place, now);
+        let mut until = reports.iter().filter_map(|report| report.until).min();
+        let region = |vantage: &VantageId| self.model.vantage(*vantage).region.as_deref();
+        let views: Vec<View<'_>> = (reports.iter().zip(&viewpoints.vantages))
+            .map(|(report, vantage)| View { region: region(vantage), verdict: report.verdict })
+            .collect();
+        let decided = viewpoints.sources.iter().find_map(|source| {
+            let verdict = match source {
+                HealthSource::Local(vantage) => {
+                    let place = viewpoints.vantages.iter().position(|other| other == vantage)?;
+                    reports[place].verdict
+                }
+                HealthSource::Regional(region) => quorum::regional(&views, region),
+                HealthSource::Global => quorum::global(&views, viewpoints.quorum),
+            };
+            verdict.filter(|verdict| *verdict != Verdict::Unknown)
+        });
+        if let Some(verdict) = decided {
+            return Measured { verdict, stale: false, until };
+        }
+        let anybody = reports.iter().any(|report| report.verdict.is_some());
+        let row = &self.pools[pool.0 as usize].rows[place];
+        let last = reports.iter().filter_map(|report| report.last).max();
+        let held_until =
+            last.map(|at| at + self.pools[pool.0 as usize].patience + declared.rules.stale_after);
+        match held_until {
+            Some(held_until) if !anybody && now < held_until && row.verdict != Verdict::Unknown => {
+                until = sooner(until, Some(held_until));
+                Measured { verdict: row.verdict, stale: true, until }
+            }
+            _ => Measured { verdict: Verdict::Unknown, stale: false, until },
+        }
+    }
+
+    /// What is made of what is measured.
+    fn stand(
+        &self,
+        pool: PoolId,
+        place: usize,
+        measured: &Measured,
+        now: Moment,
+    ) -> (Standing, Option<Moment>) {
+        let declared = self.model.pool(pool);
+        let row = &self.pools[pool.0 as usize].rows[place];
+        let mut until = None;
+        let flapping = row.flaps.len() > declared.rules.flap_limit as usize;
+        if flapping {
+            until = row.flaps.front().map(|first| *first + declared.rules.flap_window);
+        }
+        let starting = row.targets().filter_map(|id| self.targets[&id].machine.starting()).max();
+        let starting = starting.filter(|end| now < *end);
+        let fitness = self.fitness(pool, place, measured.verdict, now, &mut until);
+        let standing = Standing {
+            verdict: measured.verdict,
+            stale: measured.stale,
+            starting: starting.is_some() && measured.verdict != Verdict::Healthy,
+            flapping,
+            degraded: self.degraded(pool, row),
+            fitness,
+            percent: row.agent_percent,
+        };
+        (standing, sooner(until, starting))
+    }
+
+    fn degraded(&self, pool: PoolId, row: &Row) -> Option<Degraded> {
+        let members = &self.model.pool(pool).tests.members;
+        let voters = row.sights.iter().flat_map(|sight| sight.targets.iter().zip(members));
+        let passes = voters.filter(|(_, member)| member.votes).filter_map(|(id, _)| {
+            let target = &self.targets[id];
+            let passed = matches!(target.machine.run(), Some((true, _)));
+            target.last_pass.as_ref().filter(|_| passed)?.outcome.degraded
+        });
+        passes.min_by_key(|degraded| *degraded as u8)
+    }
+
+    fn fitness(
+        &self,
+        pool: PoolId,
+        place: usize,
+        verdict: Verdict,
+        now: Moment,
+        until: &mut Option<Moment>,
+    ) -> Fitness {
+        let declared = self.model.pool(pool);
+        let endpoint = &declared.endpoints[place];
+        let row = &self.pools[pool.0 as usize].rows[place];
+        let whole = Scope { pool: Arc::clone(&declared.name), endpoint: None };
+        let scope = Scope { endpoint: Some(Arc::clone(&endpoint.name)), ..whole.clone() };
+        let said = |scope: &Scope, slot| self.overrides.get(scope, slot, now);
+        let own = said(&scope, Slot::Traffic);
+        let enabled = match own.map(|said| said.action) {
+            Some(Action::Enable) => true,
+            Some(Action::Disable) => false,
+            _ => endpoint.enabled,
+        };
+        if !enabled {
+            return Fitness::Out(OutCause::Disabled);
+        }
+        let drain = |said: Option<&Override>| said.filter(|said| said.action == Action::Drain).cloned();
+        if let Some(drain) = drain(own).or_else(|| drain(said(&whole, Slot::Traffic))) {
+            return match now < drain.drained_at {
+                true => {
+                    *until = sooner(*until, Some(drain.drained_at));
+                    Fitness::Out(OutCause::Draining)
+                }
+                false => Fitness::Out(OutCause::Drained),
+            };
+        }
+        if self.in_maintenance(&scope, now, until) {
+            return Fitness::Out(OutCause::Maintenance);
+        }
+        match row.wish {
+            Some(AgentWish::Drain) => return Fitness::Out(OutCause::AgentDrain),
+            Some(AgentWish::Maint) => return Fitness::Out(OutCause::AgentMaint),
+            Some(AgentWish::Ready) | None => {}
+        }
+        match said(&scope, Slot::Health).map(|said| said.action) {
+            Some(Action::Healthy) => return Fitness::Up,
+            Some(Action::Unhealthy) => return Fitness::Down(DownCause::Forced),
+            _ => {}
+        }
+        if !self.dependencies_hold(pool, place, now) {
+            return Fitness::Down(DownCause::Dependency);
+        }
+        if let Some(end) = row.traffic.ejected(now) {
+            *until = sooner(*until, Some(end));
+            return Fitness::Down(DownCause::Ejected);
+        }
+        match verdict {
+            _ if !declared.is_monitored() => Fitness::Up,
+            Verdict::Unknown => Fitness::Down(DownCause::Unknown),
+            Verdict::Unhealthy => Fitness::Down(DownCause::Unhealthy),
+            Verdict::Healthy if row.flap_out => {
+                *until = sooner(*until, Some(row.verdict_since + declared.rules.flap_hold));
+                Fitness::Down(DownCause::FlapHold)
+            }
+            Verdict::Healthy => Fitness::Up,
+        }
+    }
+
+    fn in_maintenance(&self, scope: &Scope, now: Moment, until: &mut Option<Moment>) -> bool {
+        let unix = (now.elapsed().as_millis() as i64 + self.step).max(0) as u64 / 1000;
+        let mut is_open = false;
+        for window in self.model.maintenance.iter().filter(|window| {
+            window.of.pool == scope.pool
+                && (window.of.endpoint.is_none() || window.of.endpoint == scope.endpoint)
+        }) {
+            let (open, next) = windows::state(window.when, unix);
+            is_open |= open;
+            if let Some(next) = next {
+                let line = (next as i64 * 1000 - self.step).max(0) as u64;
+                let at = Moment::from_start(Duration::from_millis(line));
+                *until = sooner(*until, Some(at));
+            }
+        }
+        is_open
+    }
+
+    fn dependencies_hold(&self, pool: PoolId, place: usize, now: Moment) -> bool {
+        let declared = self.model.pool(pool);
+        declared.endpoints[place].depends_on.iter().chain(&declared.depends_on).all(|needed| {
+            let Some(name) = &needed.endpoint else { return self.is_available(needed.pool, now) };
+            let endpoints = &self.model.pool(needed.pool).endpoints;
+            let place = endpoints.iter().position(|endpoint| endpoint.name == *name);
+            place.is_some_and(|place| self.pools[needed.pool.0 as usize].standings[place].fitness.is_up())
+        })
+    }
+
+    /// Whether steering could choose the pool.
+    fn is_available(&self, pool: PoolId, now: Moment) -> bool {
+        let declared = self.model.pool(pool);
+        let up = self.standings(pool).iter().filter(|standing| standing.fitness.is_up()).count();
+        let needed = if declared.is_monitored() { declared.health_threshold.max(1) } else { 1 };
+        self.is_enabled(pool, now) && up >= needed as usize
+    }
+
+    /// Whether one more may be ejected: some must stay, and the threshold hold.
+    pub(super) fn may_eject(&self, pool: PoolId, place: usize, now: Moment) -> bool {
+        let declared = self.model.pool(pool);
+        let Some(rules) = &declared.rules.ejection else { return false };
+        let held = &self.pools[pool.0 as usize];
+        let ejected = held.rows.iter().filter(|row| row.traffic.ejected(now).is_some()).count();
+        let most = (held.rows.len() * usize::from(rules.max_ejection_percent) / 100).max(1);
+        let up = held.standings.iter().filter(|standing| standing.fitness.is_up()).count();
+        let left = up - usize::from(held.standings[place].fitness.is_up());
+        ejected < most && left >= declared.health_threshold.max(1) as usize
+    }
+}
+
+/// The share of an endpoint that came back at `since`, in hundredths, and when
+/// it grows; none when it has all of it.
+fn slow_start(since: Moment, over: Duration, now: Moment) -> Option<(u32, Moment)> {
+    const STEPS: u32 = 10;
+    let passed = now.since(since);
+    if over.is_zero() || passed >= over {
+        return None;
+    }
+    let done = (passed.as_nanos() * u128::from(STEPS) / over.as_nanos()) as u32;
+    let next = since + over * (done + 1) / STEPS;
+    Some((10 + done * 90 / STEPS, next))
+}

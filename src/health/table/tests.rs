@@ -1,0 +1,117 @@
+//! What survives a reload, and how monitors are combined.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::health::Reason;
+use crate::model::{Check, Endpoint, Monitor, MonitorId, Pool, TcpCheck, Tests, Thresholds};
+
+fn monitor(name: &str, port: u16) -> Arc<Monitor> {
+    let check = Check::Tcp(TcpCheck { port: Some(port), ..TcpCheck::default() });
+    Arc::new(Monitor { thresholds: Thresholds { up: 2, down: 2 }, ..Monitor::new(name, check) })
+}
+
+fn model(monitors: &[Arc<Monitor>], endpoints: &[(&str, u8)]) -> Arc<Model> {
+    let endpoints = endpoints.iter().map(|&(name, last)| Endpoint::new(name, [192, 0, 2, last].into()));
+    let tests = Tests::all((0..monitors.len() as u32).map(MonitorId));
+    let pool = Pool { tests, ..Pool::new("p", endpoints.collect()) };
+    Arc::new(Model { monitors: monitors.to_vec(), pools: vec![pool], ..Model::default() })
+}
+
+fn outcome(result: ProbeResult) -> Outcome {
+    Outcome::new(result, Reason::NoFailures, "")
+}
+
+fn verdicts(table: &Table) -> Vec<Verdict> {
+    table.verdicts(PoolId(0)).to_vec()
+}
+
+use Verdict::{Healthy, Unhealthy, Unknown};
+
+#[test]
+fn all_monitors_of_a_pool_must_pass() {
+    let mut table = Table::default();
+    let ids = table.adopt(model(&[monitor("a", 1), monitor("b", 2)], &[("x", 1)]), Moment::ZERO, false);
+    for (n, result, verdict) in [
+        (0, ProbeResult::Pass, Unknown),
+        (1, ProbeResult::Fail, Unhealthy),
+        (1, ProbeResult::Pass, Unhealthy),
+    ] {
+        table.observe(ids[n], &outcome(result), Moment::ZERO);
+        assert_eq!(verdicts(&table), [verdict]);
+    }
+    table.take_moves();
+    table.observe(ids[1], &outcome(ProbeResult::Pass), Moment::ZERO).unwrap();
+    assert_eq!(verdicts(&table), [Healthy]);
+    assert_eq!(table.take_moves().len(), 1);
+}
+
+#[test]
+fn an_error_says_nothing_about_the_endpoint() {
+    let mut table = Table::default();
+    let ids = table.adopt(model(&[monitor("a", 1)], &[("x", 1)]), Moment::ZERO, false);
+    assert!(!table.is_settled());
+    let seen = table.observe(ids[0], &outcome(ProbeResult::Error), Moment::ZERO).unwrap();
+    assert!(seen.newly_blocked && table.take_moves().is_empty() && table.is_settled());
+    assert_eq!(verdicts(&table), [Unknown]);
+    let again = table.observe(ids[0], &outcome(ProbeResult::Error), Moment::ZERO).unwrap();
+    assert!(!again.newly_blocked, "said once, not with every probe");
+    table.observe(ids[0], &outcome(ProbeResult::Pass), Moment::ZERO);
+    let anew = table.observe(ids[0], &outcome(ProbeResult::Error), Moment::ZERO).unwrap();
+    assert!(anew.newly_blocked, "and again after a probe that could be made");
+}
+
+#[test]
+fn verdicts_survive_a_reload_by_name_address_and_test() {
+    let mut table = Table::default();
+    let ids = table.adopt(model(&[monitor("a", 1)], &[("x", 1), ("y", 2), ("z", 3)]), Moment::ZERO, false);
+    for (id, result) in ids.iter().zip([ProbeResult::Pass, ProbeResult::Fail, ProbeResult::Pass]) {
+        table.observe(*id, &outcome(result), Moment::ZERO);
+    }
+    let reordered = model(&[monitor("a", 1)], &[("y", 2), ("x", 1), ("z", 4)]);
+    let new = table.adopt(reordered, Moment::ZERO, false);
+    assert_eq!(verdicts(&table), [Unhealthy, Healthy, Unknown], "z has another address");
+    assert_eq!(new.len(), 1, "unchanged targets keep their ids");
+    let renamed = model(&[monitor("other", 1)], &[("y", 2), ("x", 1), ("z", 4)]);
+    assert_eq!(table.adopt(renamed, Moment::ZERO, false), [], "the test counts, not the monitor's name");
+}
+
+#[test]
+fn a_test_that_stays_is_carried_on_by_itself_wherever_it_stands() {
+    for before in [vec![monitor("b", 2)], vec![monitor("a", 9), monitor("b", 2)]] {
+        let mut table = Table::default();
+        table.adopt(model(&before, &[("x", 1)]), Moment::ZERO, false);
+        let new = table.adopt(model(&[monitor("a", 1), monitor("b", 2)], &[("x", 1)]), Moment::ZERO, false);
+        assert_eq!(new.len(), 1, "the test on port 2 keeps its run");
+        let swapped = model(&[monitor("a", 2), monitor("b", 1)], &[("x", 1)]);
+        assert_eq!(table.adopt(swapped, Moment::ZERO, false), [], "the test counts, not the monitor's name");
+    }
+}
+
+#[test]
+fn a_monitor_added_to_a_monitored_endpoint_moves_nothing_before_its_first_outcome() {
+    let mut table = Table::default();
+    let ids = table.adopt(model(&[monitor("a", 1)], &[("x", 1)]), Moment::ZERO, false);
+    table.observe(ids[0], &outcome(ProbeResult::Pass), Moment::ZERO);
+    let both = model(&[monitor("a", 1), monitor("b", 2)], &[("x", 1)]);
+    let new = table.adopt(both, Moment::ZERO, false);
+    assert_eq!((new.len(), verdicts(&table)), (1, vec![Healthy]));
+    table.observe(new[0], &outcome(ProbeResult::Fail), Moment::ZERO);
+    assert_eq!(verdicts(&table), [Unhealthy], "the first outcome decides alone");
+}
+
+#[test]
+fn a_changed_test_keeps_the_verdict_until_its_first_outcome() {
+    let mut table = Table::default();
+    let ids = table.adopt(model(&[monitor("a", 1)], &[("x", 1)]), Moment::ZERO, false);
+    table.observe(ids[0], &outcome(ProbeResult::Pass), Moment::ZERO);
+    let new = table.adopt(model(&[monitor("a", 9)], &[("x", 1)]), Moment::ZERO, false);
+    assert_eq!(verdicts(&table), [Healthy]);
+    assert_eq!(
+        table.observe(ids[0], &outcome(ProbeResult::Fail), Moment::ZERO),
+        None,
+        "a late outcome of the old test is nobody's"
+    );
+    table.observe(new[0], &outcome(ProbeResult::Fail), Moment::ZERO);
+    assert_eq!(verdicts(&table), [Unhealthy], "the first outcome decides alone");
+}
