@@ -6,12 +6,14 @@
 //! does so with sockets and a clock, a scenario with neither.
 
 mod hosts;
+mod status;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use hosts::{Hosts, Lookup};
+pub use hosts::{Hosts, Known, Lookup};
+pub use status::{BalancerView, EndpointView, PoolView, Status, TestView, VantageView};
 
 use crate::authority::{
     BalancerState, BalancerStatus, Compiler, InUse, Prepared, Recompiled, Snapshot, Traffic,

@@ -28,6 +28,8 @@ pub struct Target {
     pub endpoint: usize,
     /// The vantage's place among the pool's.
     pub sight: usize,
+    /// The monitor's place among the pool's.
+    pub member: usize,
     pub task: Arc<ProbeTask>,
     pub rhythm: Rhythm,
     pub(super) machine: Machine,
@@ -69,6 +71,7 @@ impl Target {
             pool: PoolId(0),
             endpoint: 0,
             sight: 0,
+            member: 0,
             rhythm: Rhythm::new(monitor.interval, hasher.finish()),
             task: Arc::new(task),
             machine: Machine::new(now),

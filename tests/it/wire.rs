@@ -92,11 +92,12 @@ fn a_zone_that_comes_back_goes_on_with_its_serial() {
     let both = format!("zones:\n{}{}", zone("a.test"), zone("b.test"));
     let edited = both.replacen("ns.example.net.", "ns2.example.net.", 1);
     let gone = format!("zones:\n{}", zone("b.test"));
+    let now = Moment::from_start(std::time::Duration::from_secs(1_700_000_000));
     let mut engine = Engine::new(1);
     let mut serial = |text: &str| {
         let loaded =
             config::load_texts(vec![(PathBuf::from("zones.yaml"), text.as_bytes().to_vec())]).unwrap();
-        engine.handle(Event::Reload(Prepared::new(loaded.model)), Moment::ZERO);
+        engine.handle(Event::Reload(Prepared::new(loaded.model)), now);
         engine.snapshot().serials[0]
     };
     assert_eq!(serial(&both), 100);

@@ -195,10 +195,10 @@ impl Table {
             if vantage.reach == Reach::Remote {
                 continue;
             }
-            for member in &declared.tests.members {
+            for (number, member) in declared.tests.members.iter().enumerate() {
                 let monitor = model.monitor(member.monitor);
                 let target = Target::new(declared, endpoint, monitor, vantage, now);
-                targets.push(Target { pool, endpoint: place, sight, ..target });
+                targets.push(Target { pool, endpoint: place, sight, member: number, ..target });
             }
         }
         targets
@@ -369,12 +369,13 @@ fn used_pools(balancer: &LoadBalancer) -> impl Iterator<Item = PoolId> {
 /// one with the same test, else the one of the same monitor, else any of the
 /// same vantage that no other target carries on.
 fn predecessors(mut before: Vec<(TargetId, Target)>, targets: &[Target]) -> Vec<Option<(TargetId, Target)>> {
-    let same_vantage = |old: &Target, new: &Target| old.task.vantage.name == new.task.vantage.name;
-    let same_monitor = move |old: &Target, new: &Target| {
+    fn same_vantage(old: &Target, new: &Target) -> bool {
+        old.task.vantage.name == new.task.vantage.name
+    }
+    fn same_monitor(old: &Target, new: &Target) -> bool {
         same_vantage(old, new) && old.task.monitor.name == new.task.monitor.name
-    };
-    let rules: [&dyn Fn(&Target, &Target) -> bool; 3] =
-        [&|old, new| old.same_test(new), &same_monitor, &same_vantage];
+    }
+    let rules: [fn(&Target, &Target) -> bool; 3] = [Target::same_test, same_monitor, same_vantage];
     let mut found: Vec<Option<_>> = targets.iter().map(|_| None).collect();
     for rule in rules {
         for (target, found) in targets.iter().zip(&mut found).filter(|(_, found)| found.is_none()) {

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use haledns::authority::{Prepared, Snapshot};
 use haledns::engine::{Change, Effect, Engine, Event};
-use haledns::health::{Outcome, ProbeResult, ProbeTask, Reason, TargetId, Verdict, scramble};
+use haledns::health::{Outcome, ProbeResult, ProbeTask, Reason, Standing, TargetId, Verdict, scramble};
 use haledns::model::{
     Check, Endpoint, LoadBalancer, Model, Name, Pool, PoolId, SteeringPolicy, Weight, WhenUnavailable,
 };
@@ -308,6 +308,18 @@ pub fn name_in_words(name: &Name) -> String {
     name.to_string().trim_end_matches('.').to_owned()
 }
 
+/// Where an endpoint stands, in words.
+fn stands(standing: &Standing) -> String {
+    let marks = [
+        (standing.stale, "stale"),
+        (standing.starting, "starting"),
+        (standing.flapping, "flapping"),
+        (standing.degraded.is_some(), "degraded"),
+    ];
+    let marks = marks.iter().filter(|(is, _)| *is).map(|(_, mark)| *mark);
+    std::iter::once(standing.word()).chain(marks).collect::<Vec<_>>().join(" ")
+}
+
 /// A change on one line.
 fn in_words(change: &Change) -> String {
     match change {
@@ -315,7 +327,7 @@ fn in_words(change: &Change) -> String {
             format!("endpoint {scope} by {monitor} from {vantage}: {from} -> {to}, {reason}")
         }
         Change::Endpoint { scope, from, to, cause, .. } => {
-            format!("endpoint {scope}: {} -> {}, {}", from.word(), to.word(), cause.reason())
+            format!("endpoint {scope}: {} -> {}, {}", stands(from), stands(to), cause.reason())
         }
         Change::CannotProbe { scope, reason, .. } => {
             format!("endpoint {scope}: cannot be probed, {reason}")

@@ -1,0 +1,182 @@
+//! Everything that is held, as operators look at it.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::{Engine, serving};
+use crate::authority::{BalancerState, Traffic};
+use crate::health::{Override, PoolHealth, Reason, ScheduleCounters, Sighting, Standing, Target, Verdict};
+use crate::model::{Name, PoolId, Scope, VantageId, Weight};
+use crate::moment::Moment;
+
+/// All load balancers, pools and vantages at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Status {
+    pub at: Moment,
+    pub balancers: Vec<BalancerView>,
+    pub pools: Vec<PoolView>,
+    pub vantages: Vec<VantageView>,
+    pub probes: ScheduleCounters,
+}
+
+/// A load balancer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BalancerView {
+    pub name: Name,
+    pub enabled: bool,
+    pub state: BalancerState,
+    /// The pools that answer; empty: only the SOA.
+    pub serving: Vec<Arc<str>>,
+    /// Those are the fallback pool.
+    pub fallback: bool,
+    pub default_pools: Vec<Arc<str>>,
+    pub since: Moment,
+}
+
+/// A pool and its endpoints.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolView {
+    pub name: Arc<str>,
+    pub health: PoolHealth,
+    pub health_threshold: u32,
+    pub monitored: bool,
+    pub since: Moment,
+    /// What an operator has said of the pool as a whole.
+    pub overrides: Vec<Override>,
+    pub endpoints: Vec<EndpointView>,
+}
+
+/// An endpoint.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EndpointView {
+    pub name: Arc<str>,
+    pub address: IpAddr,
+    pub hostname: Option<Arc<str>>,
+    pub weight: Weight,
+    pub standing: Standing,
+    pub since: Moment,
+    /// Why it stands so, as the newest probe of the test that decides has it.
+    pub reason: Option<Reason>,
+    pub overrides: Vec<Override>,
+    /// What each vantage holds; none: it is silent.
+    pub views: Vec<(Arc<str>, Option<Verdict>)>,
+    pub tests: Vec<TestView>,
+}
+
+/// One monitor's view of an endpoint from one vantage.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TestView {
+    pub monitor: Arc<str>,
+    pub vantage: Arc<str>,
+    /// Whether its verdict counts.
+    pub votes: bool,
+    pub verdict: Verdict,
+    pub since: Moment,
+    /// The last outcome (a pass or not), and how often in a row it was seen.
+    pub run: Option<(bool, u32)>,
+    /// The last probe could not be made.
+    pub blocked: bool,
+    pub last_pass: Option<Sighting>,
+    pub last_fail: Option<Sighting>,
+}
+
+/// A vantage.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VantageView {
+    pub name: Arc<str>,
+    pub region: Option<Arc<str>>,
+    pub suspect_since: Option<Moment>,
+}
+
+impl Engine {
+    /// All that is held at `now`.
+    pub fn status(&self, now: Moment) -> Status {
+        let model = self.compiler.model();
+        let balancers = self.compiler.balancers().zip(&self.balancer_since);
+        let vantages = model.vantages.iter().zip(0..).map(|(vantage, id)| VantageView {
+            name: Arc::clone(&vantage.name),
+            region: vantage.region.clone(),
+            suspect_since: self.table.doubts_since(VantageId(id)),
+        });
+        Status {
+            at: now,
+            balancers: balancers
+                .map(|((balancer, status), since)| BalancerView {
+                    name: balancer.name.clone(),
+                    enabled: balancer.enabled,
+                    state: status.state,
+                    serving: serving(model, status),
+                    fallback: matches!(status.traffic, Traffic::Fallback(_)),
+                    default_pools: (balancer.default_pools.iter())
+                        .map(|pool| Arc::clone(&model.pool(*pool).name))
+                        .collect(),
+                    since: *since,
+                })
+                .collect(),
+            pools: (0..model.pools.len() as u32).map(|id| self.pool_view(PoolId(id), now)).collect(),
+            vantages: vantages.collect(),
+            probes: self.counters(),
+        }
+    }
+
+    /// One pool as it is held at `now`.
+    pub fn pool_view(&self, id: PoolId, now: Moment) -> PoolView {
+        let pool = self.compiler.model().pool(id);
+        PoolView {
+            name: Arc::clone(&pool.name),
+            health: self.compiler.pool(id),
+            health_threshold: pool.health_threshold,
+            monitored: pool.is_monitored(),
+            since: self.pool_since[id.0 as usize],
+            overrides: self.overrides_of(&Scope { pool: Arc::clone(&pool.name), endpoint: None }, now),
+            endpoints: (0..pool.endpoints.len()).map(|place| self.endpoint_view(id, place, now)).collect(),
+        }
+    }
+
+    /// One endpoint as it is held at `now`.
+    pub fn endpoint_view(&self, id: PoolId, place: usize, now: Moment) -> EndpointView {
+        let model = self.compiler.model();
+        let pool = model.pool(id);
+        let endpoint = &pool.endpoints[place];
+        let scope = Scope { pool: Arc::clone(&pool.name), endpoint: Some(Arc::clone(&endpoint.name)) };
+        let vantage = |id: VantageId| Arc::clone(&model.vantage(id).name);
+        let standing = self.table.standings(id)[place];
+        let targets: Vec<&Target> = self.table.targets_of(id, place).map(|(_, target)| target).collect();
+        let deciding = targets.iter().find(|target| target.machine().verdict() == standing.verdict);
+        EndpointView {
+            name: Arc::clone(&endpoint.name),
+            address: endpoint.address,
+            hostname: endpoint.hostname.clone(),
+            weight: endpoint.weight,
+            standing,
+            since: self.table.since(id, place),
+            reason: deciding.and_then(|target| target.last()).map(|sighting| sighting.outcome.reason),
+            overrides: self.overrides_of(&scope, now),
+            views: (self.table.views(id, place, now).into_iter())
+                .map(|(id, verdict)| (vantage(id), verdict))
+                .collect(),
+            tests: targets.iter().map(|target| test_view(target, pool)).collect(),
+        }
+    }
+
+    fn overrides_of(&self, scope: &Scope, now: Moment) -> Vec<Override> {
+        let all = self.table.overrides().iter();
+        let holds = |said: &Override| said.until.is_none_or(|until| now < until);
+        all.filter(|(of, said)| *of == scope && holds(said)).map(|(_, said)| said.clone()).collect()
+    }
+}
+
+fn test_view(target: &Target, pool: &crate::model::Pool) -> TestView {
+    let machine = target.machine();
+    TestView {
+        monitor: Arc::clone(&target.task.monitor.name),
+        vantage: Arc::clone(&target.task.vantage.name),
+        votes: pool.tests.members[target.member].votes,
+        verdict: machine.verdict(),
+        since: machine.since(),
+        run: machine.run(),
+        blocked: target.is_blocked(),
+        last_pass: target.last_pass().cloned(),
+        last_fail: target.last_fail().cloned(),
+    }
+}
