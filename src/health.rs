@@ -8,6 +8,7 @@
 //!
 //! Nothing else decides health. Knows no sockets, no clock, no zones.
 
+mod agent;
 mod machine;
 mod outcome;
 mod pool;
@@ -16,6 +17,7 @@ mod schedule;
 mod table;
 mod task;
 
+pub use agent::{AgentLine, AgentState};
 pub use machine::{Machine, Transition, Verdict};
 pub use outcome::{AgentReport, AgentWish, Degraded, Evidence, Outcome, ProbeResult, Reason};
 pub use pool::{PoolHealth, PoolState, pool_health};
