@@ -1,7 +1,9 @@
 //! Monitors of type dns.
 
+use std::net::IpAddr;
+
 use hickory_proto::rr::{RData, RecordType};
-use hickory_proto::serialize::binary::{BinEncodable, BinEncoder};
+use hickory_proto::serialize::binary::{BinDecoder, BinEncodable, BinEncoder, Restrict};
 
 use crate::config::lower::Lower;
 use crate::config::lower::records::ascii_form;
@@ -9,7 +11,7 @@ use crate::config::place::{Place, Spot};
 use crate::config::problem::ProblemKind;
 use crate::config::reader::{Field, OneOrMany, Scalar, brief};
 use crate::config::shape;
-use crate::model::{Check, DnsCheck, Name};
+use crate::model::{Check, DnsCheck, Name, NameError};
 
 /// The codes with names (RFC 6895 §2.3), as `dig` writes them.
 const RCODES: [(&str, u16); 13] = [
@@ -57,9 +59,15 @@ impl Lower<'_> {
             }
             return Name::root();
         };
+        if text.parse::<IpAddr>().is_ok() {
+            let help = "write the name to ask for, such as `www.example.com`".to_owned();
+            let kind = ProblemKind::AddressAsName { value: brief(text) };
+            self.gather.refuse(Spot::Value(place), kind, Some(help));
+            return Name::root();
+        }
         let named = match text {
             "@" => Err("`@` stands for a zone, and a monitor has none".to_owned()),
-            _ => text.parse().map_err(|error: crate::model::NameError| error.to_string()),
+            _ => text.parse().map_err(|error: NameError| error.to_string()),
         };
         named.unwrap_or_else(|why| {
             let kind = ProblemKind::NotName { value: brief(text), why };
@@ -132,7 +140,10 @@ impl Lower<'_> {
         for item in field.get().map(|list| &list.0[..]).unwrap_or_default() {
             let Some((text, place)) = self.text(item).filter(|(text, _)| !text.is_empty()) else { continue };
             let Some(octets) = rdata(text, rtype) else {
-                let rtype = RecordType::from(rtype).to_string();
+                let rtype = match RecordType::from(rtype) {
+                    RecordType::Unknown(code) => format!("TYPE{code}"),
+                    known => known.to_string(),
+                };
                 let kind = ProblemKind::NotRecordData { value: brief(text), rtype };
                 let help = "write it as `dig` prints it, or as `\\# LENGTH HEX` (RFC 3597)".to_owned();
                 self.gather.refuse(Spot::Value(place), kind, Some(help));
@@ -165,10 +176,15 @@ fn rcode(text: &str) -> Option<u16> {
 
 /// RDATA in canonical form, from what `dig` prints.
 fn rdata(text: &str, rtype: u16) -> Option<Box<[u8]>> {
-    if let Some(generic) = text.strip_prefix("\\#") {
-        return generic_rdata(generic);
-    }
-    let data = RData::try_from_str(RecordType::from(rtype), text).ok()?;
+    let rtype = RecordType::from(rtype);
+    let data = match text.strip_prefix("\\#") {
+        None => RData::try_from_str(rtype, text).ok()?,
+        Some(generic) => {
+            let wire = generic_rdata(generic)?;
+            let length = Restrict::new(u16::try_from(wire.len()).ok()?);
+            RData::read(&mut BinDecoder::new(&wire), rtype, length).ok()?
+        }
+    };
     let mut octets = Vec::new();
     let mut encoder = BinEncoder::new(&mut octets);
     encoder.set_canonical_form(true);
@@ -177,7 +193,7 @@ fn rdata(text: &str, rtype: u16) -> Option<Box<[u8]>> {
 }
 
 /// A length and so many octets in hexadecimal digits (RFC 3597 §5).
-fn generic_rdata(text: &str) -> Option<Box<[u8]>> {
+fn generic_rdata(text: &str) -> Option<Vec<u8>> {
     let (length, digits) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
     let digits: Vec<u8> =
         digits.chars().filter(|c| *c != ' ').map(|c| Some(c.to_digit(16)? as u8)).collect::<Option<_>>()?;
@@ -223,6 +239,7 @@ mod tests {
             (16, "\"v=spf1 -all\"", "\\# 12 0b 763d73706631202d616c6c"),
             (123, "\\# 2 ABcd", "\\# 2 ab cd"),
             (123, "\\# 0", "\\# 0"),
+            (5, "www.example.com.", "\\# 17 03575757076578616d706c6503636f6d00"),
         ] {
             assert!(rdata(one, rtype).is_some(), "{one}");
             assert_eq!(rdata(one, rtype), rdata(other, rtype), "{one}, {other}");
@@ -237,6 +254,7 @@ mod tests {
             (123, "abc"),
             (43, "1 2 3 abcd"),
             (1, "\\# 4 c00002"),
+            (1, "\\# 5 c000020101"),
             (1, "\\# 4 c00002xx"),
             (1, "\\#"),
         ] {
