@@ -42,7 +42,7 @@ impl AgentLine {
         match word {
             b"up" => self.state = Some(AgentState::Up),
             b"down" => self.state = Some(AgentState::Down),
-            // HAProxy's manual and HAProxy itself don't agree.
+            // HAProxy knows `fail`; its manual long said `failed`.
             b"fail" | b"failed" => self.state = Some(AgentState::Failed),
             b"stopped" => self.state = Some(AgentState::Stopped),
             b"ready" => self.report.wish = Some(AgentWish::Ready),

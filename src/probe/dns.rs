@@ -41,6 +41,7 @@ pub(super) async fn probe(
 
 const INVALID_QUERY: Failure = Failure::NotTested(Reason::OtherFailure, "invalid_query");
 const MALFORMED: Failure = Failure::Failed(Reason::DnsResponseMismatch, "malformed_response");
+const PORT_UNREACHABLE: Failure = Failure::Failed(Reason::UdpPortUnreachable, "port_unreachable");
 const CLOSED_EARLY: Failure = Failure::Failed(Reason::DnsResponseMismatch, "closed_early");
 
 fn query(check: &DnsCheck) -> Result<Message, Failure> {
@@ -64,6 +65,10 @@ async fn over_udp(
 ) -> Result<Message, Failure> {
     let octets = query.to_vec().map_err(|_| INVALID_QUERY)?;
     let socket = leave(to, source).await.map_err(|error| connect::failure(&error, Origin::System))?;
+    // A free port of this machine may be the very one we were given.
+    if socket.local_addr().is_ok_and(|from| from == to) {
+        return Err(PORT_UNREACHABLE);
+    }
     progress.phase = Phase::Response;
     socket.send(&octets).await.map_err(|error| udp_failure(&error, Origin::System))?;
     let mut datagram = vec![0; usize::from(u16::MAX)];
@@ -89,7 +94,7 @@ async fn leave(to: SocketAddr, source: Source) -> io::Result<UdpSocket> {
 
 fn udp_failure(error: &io::Error, origin: Origin) -> Failure {
     match error.kind() {
-        io::ErrorKind::ConnectionRefused => Failure::Failed(Reason::UdpPortUnreachable, "port_unreachable"),
+        io::ErrorKind::ConnectionRefused => PORT_UNREACHABLE,
         _ => connect::failure(error, origin),
     }
 }
