@@ -8,6 +8,7 @@
 //!
 //! Nothing else decides health. Knows no sockets, no clock, no zones.
 
+mod agent;
 mod combine;
 mod doubt;
 mod ejection;
@@ -25,6 +26,7 @@ mod target;
 mod task;
 mod windows;
 
+pub use agent::{AgentLine, AgentState};
 pub use ejection::Seen;
 pub use machine::{Machine, MachineMemory, Transition, Verdict};
 pub use memory::{EndpointKey, EndpointMemory, Memory, Record, TargetKey, TargetMemory};

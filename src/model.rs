@@ -331,6 +331,11 @@ pub struct TcpCheck {
     pub expect: Option<Box<[u8]>>,
 }
 
+impl TcpCheck {
+    /// So many octets are looked through for what is expected.
+    pub const EXPECTED_WITHIN: usize = 10 * 1024;
+}
+
 /// An ICMP echo passes, and then a datagram is not refused by an ICMP error
 /// within the timeout. Silence passes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -343,7 +348,7 @@ pub struct UdpCheck {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SmtpCheck {
     pub port: Option<u16>,
-    /// The name given with EHLO.
+    /// The name given with EHLO; empty: the address literal of our end.
     pub hello: String,
     pub session: SmtpSession,
     pub tls: TlsCheck,
@@ -378,9 +383,9 @@ pub struct DnsCheck {
     pub tcp: bool,
     /// Low 4 bits and extended ones together; one of these is due.
     pub rcodes: Vec<u16>,
-    /// Texts as `dig` prints RDATA; each must be among the answer's records of
-    /// the type asked for. Empty: the answer's data is not looked at.
-    pub data: Vec<String>,
+    /// RDATA in canonical form (RFC 4034 §6.2): no compression, names in lower
+    /// case. Each must be among the answer's records of the type asked for.
+    pub data: Vec<Box<[u8]>>,
 }
 
 /// The health service of gRPC says SERVING.

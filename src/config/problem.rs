@@ -153,6 +153,11 @@ kinds! {
     not_size: NotSize { value: String } => "`{value}` is not a size in octets";
     not_server_name: NotServerName { value: String } => "`{value}` is not a host name";
     ca_file: CaFile { path: String, why: String } => "`{path}` holds no trusted roots: {why}";
+    without_tls: WithoutTls { key: String } => "`{key}` means nothing without TLS";
+    not_hello: NotHello { value: String } => "`{value}` is neither a host name nor an address literal";
+    not_query_type: NotQueryType { value: String } => "`{value}` is not a type of records";
+    not_rcode: NotRcode { value: String } => "`{value}` is not a response code of DNS";
+    not_record_data: NotRecordData { value: String, rtype: String } => "`{value}` is not the data of a record of type {rtype}";
     several_sources: SeveralSources {} => "`source` has two addresses of one family";
     no_port: NoPort { pool: String, monitor: String, check: String } => "the monitor `{monitor}` of pool `{pool}` is of type {check}, and neither it nor this endpoint has a `port`";
     // Pools.

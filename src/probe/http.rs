@@ -1,7 +1,5 @@
 //! One HTTP/1.1 request after another, until an answer can be judged.
 
-mod search;
-
 use std::borrow::Cow;
 use std::error::Error as _;
 use std::future::poll_fn;
@@ -21,8 +19,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, timeout_at};
 
-use self::search::Search;
 use super::hop::{BadLocation, Hop, host_header, same_host};
+use super::search::{Letters, Search};
+use super::tls::Alpn;
 use super::{Failure, Phase, Progress, connect, tls};
 use crate::health::{ProbeTask, Reason};
 use crate::model::HttpCheck;
@@ -115,7 +114,7 @@ async fn request(
         Some(name) if at_home => name,
         _ => hop.name(),
     };
-    let stream = configs.handshake(stream, rules, name).await?;
+    let stream = configs.handshake(stream, rules, name, Alpn::Http1, progress).await?;
     progress.enter(Phase::Response);
     exchange(stream, request, check, progress).await
 }
@@ -223,7 +222,7 @@ async fn look_for<C: Future>(
     left: &mut usize,
     link: &mut Link<'_, C>,
 ) -> Result<(), Failure> {
-    let mut search = Search::new(expected);
+    let mut search = Search::new(expected, Letters::EitherCase);
     while *left > 0 {
         match link.during(body.frame()).await.ok_or(CLOSED_EARLY)? {
             None => break,

@@ -8,7 +8,8 @@ use std::time::Duration;
 use crate::support::folder::Folder;
 use haledns::config::{self, Loaded, LogFormat, ProblemKind, Report};
 use haledns::model::{
-    AnswerShape, Check, Name, PoolId, Serial, SteeringPolicy, TcpCheck, Thresholds, Weight, WhenUnavailable,
+    AgentCheck, AnswerShape, Check, Name, PoolId, Serial, SmtpSession, SteeringPolicy, TcpCheck, Thresholds,
+    Weight, WhenUnavailable,
 };
 
 const CASES: &str = "tests/config";
@@ -164,6 +165,36 @@ fn octodns_records_become_rdata() {
     assert_eq!(rdata("10", 1).1, [[192, 0, 2, 10]]);
     assert_eq!(zone.soa.serial, Serial::From(2024010101));
     assert_eq!(&*zone.soa.rname, name("hostmaster.example.com").wire());
+}
+
+#[test]
+fn monitors_of_other_protocols_are_read() {
+    let loaded = accepted("protocols.yaml");
+    let check = |name: &str| {
+        let monitor = loaded.model.monitors.iter().find(|monitor| &*monitor.name == name);
+        monitor.unwrap_or_else(|| panic!("no {name}")).check.clone()
+    };
+    let octets = |text: &str| Some(text.as_bytes().into());
+    let redis = TcpCheck { port: Some(6379), send: octets("PING\r\n"), expect: octets("+PONG") };
+    assert_eq!(check("redis"), Check::Tcp(redis));
+    assert_eq!(check("agent"), Check::Agent(AgentCheck { port: Some(5555), send: octets("eu-1\n") }));
+
+    let Check::Smtp(mail) = check("mail") else { panic!("it is smtp") };
+    assert_eq!((&*mail.hello, mail.session, mail.port), ("", SmtpSession::Plain, None));
+    let Check::Smtp(mail) = check("submission") else { panic!("it is smtp") };
+    assert_eq!((&*mail.hello, mail.session), ("probe.example.com", SmtpSession::StartTls));
+    assert_eq!(mail.tls.server_name.as_deref(), Some("mail.example.com"));
+    let Check::Smtp(mail) = check("submissions") else { panic!("it is smtp") };
+    assert_eq!((&*mail.hello, mail.session), ("[192.0.2.1]", SmtpSession::Tls));
+
+    let Check::Dns(dns) = check("dns") else { panic!("it is dns") };
+    assert_eq!((dns.name, dns.rtype, dns.rcodes), (name("example.com"), 1, vec![0]));
+    assert!(!dns.recursion && !dns.tcp && dns.data.is_empty());
+    let Check::Dns(dns) = check("resolver") else { panic!("it is dns") };
+    assert_eq!((dns.name, dns.rtype, dns.rcodes), (name("example.com"), 15, vec![0, 3, 16]));
+    assert!(dns.recursion && dns.tcp);
+    let mail = |preference| [&[0, preference][..], name("mx.example.com").wire()].concat().into();
+    assert_eq!(dns.data, [mail(10), mail(20)]);
 }
 
 const ZONE: &str = "zone: example.com\nrecords: { '': { type: NS, value: ns1.example.net. } }\n";

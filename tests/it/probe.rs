@@ -1,6 +1,10 @@
 //! Probes against servers that do as they are told.
 
+mod agent;
+mod dns;
 mod http;
+mod smtp;
+mod tcp;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

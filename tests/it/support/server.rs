@@ -24,6 +24,8 @@ use super::certificates::Identity;
 pub enum Step {
     /// Read until the empty line that ends a request's head.
     Head,
+    /// Read until the end of a line.
+    Line,
     Write(Vec<u8>),
     /// Write an octet at a time.
     Drip(Vec<u8>, Duration),
@@ -144,7 +146,8 @@ impl Server {
     }
 }
 
-fn acceptor(identity: Identity) -> TlsAcceptor {
+/// What shakes hands as `identity`.
+pub fn acceptor(identity: Identity) -> TlsAcceptor {
     let provider = ring::default_provider();
     let key = provider.key_provider.load_private_key(identity.key).unwrap();
     // Not `with_single_cert`: it refuses a key that isn't the certificate's.
@@ -198,10 +201,13 @@ where
 {
     for step in script {
         let written = match step {
-            Step::Head => match read_head(&mut stream, diary).await {
-                Some(ending) => return ending,
-                None => Ok(()),
-            },
+            Step::Head | Step::Line => {
+                let until: &[u8] = if matches!(step, Step::Head) { b"\r\n\r\n" } else { b"\n" };
+                match read_until(&mut stream, until, diary).await {
+                    Some(ending) => return ending,
+                    None => Ok(()),
+                }
+            }
             Step::Write(octets) => write(&mut stream, &octets).await,
             Step::Drip(octets, every) => drip(&mut stream, &octets, every).await,
             Step::Endless(octets) => loop {
@@ -238,9 +244,9 @@ async fn drip(stream: &mut (impl AsyncWrite + Unpin), octets: &[u8], every: Dura
     Ok(())
 }
 
-async fn read_head(stream: &mut (impl AsyncRead + Unpin), diary: &Diary) -> Option<Ending> {
+async fn read_until(stream: &mut (impl AsyncRead + Unpin), until: &[u8], diary: &Diary) -> Option<Ending> {
     let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
+    while !head.ends_with(until) {
         match stream.read_u8().await {
             Ok(octet) => head.push(octet),
             Err(error) => {
