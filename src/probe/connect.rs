@@ -68,14 +68,14 @@ const UNKNOWN_HOST: Failure = Failure::Failed(Reason::DnsUnknownHost, "unknown_h
 
 /// Where a failed connect was decided.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Origin {
+pub(super) enum Origin {
     /// In `connect(2)`: routes, limits, rules of this machine.
     System,
     /// Afterwards, by a reset, an ICMP error or silence.
     Network,
 }
 
-fn failure(error: &io::Error, origin: Origin) -> Failure {
+pub(super) fn failure(error: &io::Error, origin: Origin) -> Failure {
     use Failure::{Failed, NotTested, TimedOut};
     let Some(number) = error.raw_os_error() else {
         return Failed(Reason::TcpConnectionFailed, "connect_failed");
