@@ -38,11 +38,12 @@ const MAX_GUESSES: u32 = 200;
 pub fn lower(files: &[Field<shape::File>], gather: &Gather) -> (Settings, Model) {
     let torn = |file: &Field<shape::File>| file.place().is_some_and(|place| gather.is_torn(place));
     let whole = !gather.is_partial() && !files.iter().any(torn);
-    let lower = Lower { gather, whole, guesses: Cell::new(0) };
+    let lower = Lower { gather, whole, allow_exec: false, guesses: Cell::new(0) };
     let given = || files.iter().filter_map(Field::get);
 
     let server = lower.one_server(given().map(|file| &file.server));
     let settings = server.map(|server| lower.settings(server)).unwrap_or_default();
+    let lower = Lower { allow_exec: settings.allow_exec, ..lower };
     let monitors = lower.collect("monitor", given().map(|file| &file.monitors));
     let pools = lower.collect("pool", given().map(|file| &file.pools));
     let model = Model { monitors: lower.monitors(&monitors), pools: Vec::new(), zones: Vec::new() };
@@ -93,6 +94,8 @@ struct Lower<'a> {
     gather: &'a Gather,
     /// All files were read, and all of their keys.
     whole: bool,
+    /// Monitors may run programs.
+    allow_exec: bool,
     /// How often it was asked what was meant.
     guesses: Cell<u32>,
 }
@@ -269,6 +272,7 @@ impl Lower<'_> {
             ),
             max_probes: self.optional_number(&server.max_probes, 1..=1_000_000).map(|number| number as u32),
             reload_guard,
+            allow_exec: self.boolean(&server.allow_exec, defaults.allow_exec),
             log,
         }
     }

@@ -153,6 +153,7 @@ kinds! {
     not_size: NotSize { value: String } => "`{value}` is not a size in octets";
     not_server_name: NotServerName { value: String } => "`{value}` is not a host name";
     ca_file: CaFile { path: String, why: String } => "`{path}` holds no trusted roots: {why}";
+    exec_not_allowed: ExecNotAllowed {} => "a monitor of type exec runs a program, which this server does not allow";
     several_sources: SeveralSources {} => "`source` has two addresses of one family";
     no_port: NoPort { pool: String, monitor: String, check: String } => "the monitor `{monitor}` of pool `{pool}` is of type {check}, and neither it nor this endpoint has a `port`";
     // Pools.

@@ -12,8 +12,8 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::{env, thread};
 
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
-use tokio::io::unix::AsyncFd;
 use tokio::io::AsyncReadExt;
+use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe::Receiver;
 
 use super::{Failure, Phase, Progress, connect};

@@ -86,12 +86,7 @@ impl Echo {
             IpAddr::V4(_) => (8, 0),
             IpAddr::V6(_) => (128, 129),
         };
-        Echo {
-            request,
-            reply,
-            mark: (random() as u32).to_ne_bytes(),
-            token: random().to_ne_bytes(),
-        }
+        Echo { request, reply, mark: (random() as u32).to_ne_bytes(), token: random().to_ne_bytes() }
     }
 
     /// Type, code, checksum, identifier, sequence number, token.
@@ -141,7 +136,8 @@ mod tests {
     use super::*;
 
     fn echo(to: &str) -> (Echo, Vec<u8>) {
-        let echo = Echo { mark: [1, 2, 3, 4], token: *b"01234567", ..Echo::new(to.parse().expect("an address")) };
+        let echo =
+            Echo { mark: [1, 2, 3, 4], token: *b"01234567", ..Echo::new(to.parse().expect("an address")) };
         let mut reply = echo.request().to_vec();
         reply[0] = echo.reply;
         (echo, reply)
