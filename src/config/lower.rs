@@ -43,7 +43,8 @@ pub fn lower(files: &[Field<shape::File>], gather: &Gather) -> (Settings, Model)
 
     let server = lower.one_server(given().map(|file| &file.server));
     let settings = server.map(|server| lower.settings(server)).unwrap_or_default();
-    let lower = Lower { allow_exec: settings.allow_exec, ..lower };
+    let unread = given().any(|file| matches!(file.server, Field::Broken(_)));
+    let lower = Lower { allow_exec: settings.allow_exec || unread, ..lower };
     let monitors = lower.collect("monitor", given().map(|file| &file.monitors));
     let pools = lower.collect("pool", given().map(|file| &file.pools));
     let model = Model { monitors: lower.monitors(&monitors), pools: Vec::new(), zones: Vec::new() };
@@ -272,7 +273,8 @@ impl Lower<'_> {
             ),
             max_probes: self.optional_number(&server.max_probes, 1..=1_000_000).map(|number| number as u32),
             reload_guard,
-            allow_exec: self.boolean(&server.allow_exec, defaults.allow_exec),
+            // What is no boolean is refused for that already.
+            allow_exec: self.boolean(&server.allow_exec, !server.allow_exec.is_absent()),
             log,
         }
     }
