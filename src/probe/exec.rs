@@ -11,7 +11,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::{env, thread};
 
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process_group, pidfd_open, waitpgid};
 use tokio::io::AsyncReadExt;
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe::Receiver;
@@ -125,17 +125,32 @@ impl Group {
     fn end(mut self) -> io::Result<ExitStatus> {
         let mut child = self.0.take().expect("it is ended once");
         kill(&child);
-        child.wait()
+        let status = child.wait()?;
+        if waitpgid(pid(&child), WaitOptions::NOHANG).is_ok() {
+            reap(child);
+        }
+        Ok(status)
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        let Some(mut child) = self.0.take() else { return };
-        kill(&child);
-        // Dying takes a moment, and this thread has other probes.
-        let _ = thread::Builder::new().name("probe-reaper".into()).spawn(move || child.wait());
+        if let Some(child) = self.0.take() {
+            kill(&child);
+            reap(child);
+        }
     }
+}
+
+/// Waits for the killed: dying takes a moment, and this thread has other
+/// probes. Where this is the first process of a container, what the program
+/// has started has become a child of ours and is waited for, too.
+fn reap(mut child: Child) {
+    let wait = move || {
+        let _ = child.wait();
+        while waitpgid(pid(&child), WaitOptions::empty()).is_ok() {}
+    };
+    let _ = thread::Builder::new().name("probe-reaper".into()).spawn(wait);
 }
 
 fn kill(child: &Child) {

@@ -129,6 +129,19 @@ async fn what_a_program_leaves_behind_is_killed_and_not_waited_for() {
 }
 
 #[tokio::test]
+async fn orphans_are_waited_for_where_they_become_children_of_ours() {
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
+    for then in ["exit 0", "wait"] {
+        let folder = Folder::new();
+        let file = folder.join("pids");
+        family(&file, then).within(SHORT).run().await;
+        for pid in pids(&file, 2) {
+            until("both are dead and waited for", || gone(&pid));
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_probe_that_is_given_up_kills_its_program() {
     let folder = Folder::new();
     let file = folder.join("pids");
