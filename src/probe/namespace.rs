@@ -34,11 +34,12 @@ struct Namespace {
     worker: Arc<OnceCell<Worker>>,
 }
 
-/// A thread inside a namespace; it ends with this value.
+/// A thread inside a namespace; it ends with this value, and its probes with it.
 #[derive(Debug)]
 struct Worker {
     runtime: Handle,
-    _stop: oneshot::Sender<()>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Namespaces {
@@ -75,7 +76,7 @@ impl Worker {
     async fn start(namespace: File) -> io::Result<Worker> {
         let (stop, stopped) = oneshot::channel::<()>();
         let (ready, is_ready) = oneshot::channel();
-        thread::Builder::new().name("probe-netns".into()).spawn(move || {
+        let thread = thread::Builder::new().name("probe-netns".into()).spawn(move || {
             let entered = os::enter_network_namespace(&namespace);
             drop(namespace);
             match entered.and_then(|()| Builder::new_current_thread().enable_all().build()) {
@@ -89,7 +90,15 @@ impl Worker {
             }
         })?;
         let runtime = is_ready.await.map_err(io::Error::other)??;
-        Ok(Worker { runtime, _stop: stop })
+        Ok(Worker { runtime, stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.stop = None;
+        // Its probes are dropped where they stand, which takes no time.
+        let _ = self.thread.take().map(thread::JoinHandle::join);
     }
 }
 
