@@ -83,7 +83,7 @@ pub struct Running {
     engine: JoinHandle<()>,
     /// The engine ends when it is gone.
     stop: watch::Sender<()>,
-    _probes: ProbeThreads,
+    probes: ProbeThreads,
 }
 
 /// Hands events to the engine of a running server.
@@ -99,6 +99,9 @@ impl Control {
         let _ = self.events.send(Event::Reload(prepared));
     }
 }
+
+/// At the end probes are given up, and waited for so long at most.
+const PROBES_END: Duration = Duration::from_millis(300);
 
 /// Snapshots that readers still held are looked at again after so long.
 const TIDY_EVERY: Duration = Duration::from_millis(500);
@@ -160,7 +163,7 @@ pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result
     for address in server.addresses() {
         info!(zones = loaded.model.zones.len(), "serving on {address} (UDP and TCP)");
     }
-    Ok(Running { server, control, engine, stop, _probes: probes })
+    Ok(Running { server, control, engine, stop, probes })
 }
 
 impl Running {
@@ -186,23 +189,32 @@ impl Running {
 
     /// Answers what has arrived, then ends; gives the last count.
     pub async fn stop(self) -> serve::Totals {
-        let Running { server, engine, stop, .. } = self;
+        let Running { server, engine, stop, probes, .. } = self;
         let totals = server.stop().await;
         drop(stop);
         if !engine.is_finished() {
             let _ = engine.await; // if it has panicked that was said already
         }
+        let _ = tokio::task::spawn_blocking(|| probes.give_up()).await;
         totals
     }
 }
 
-/// The threads that probe; they end with this value, and nobody waits for
-/// their last probes.
+/// The threads that probe; they end with this value, and nobody waits for the
+/// results of their last probes.
 struct ProbeThreads(Option<Runtime>);
 
 impl ProbeThreads {
     fn handle(&self) -> Handle {
         self.0.as_ref().expect("taken only by its end").handle().clone()
+    }
+
+    /// Waits until no probe is left, and no program of one; but not for a
+    /// resolver that hangs.
+    fn give_up(mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_timeout(PROBES_END);
+        }
     }
 }
 

@@ -68,6 +68,8 @@ pub struct Settings {
     pub max_probes: Option<u32>,
     /// A reload that removes more than half of the names is refused.
     pub reload_guard: bool,
+    /// Monitors may run programs.
+    pub allow_exec: bool,
     pub log: LogFormat,
 }
 
@@ -81,6 +83,7 @@ impl Default for Settings {
             state_max_age: Duration::from_secs(600),
             max_probes: None,
             reload_guard: true,
+            allow_exec: false,
             log: LogFormat::Auto,
         }
     }

@@ -1,6 +1,6 @@
 //! What the operating system offers and no safe crate does: datagrams in
-//! batches, with the address each was sent to, three socket options, and giving
-//! memory back.
+//! batches, with the address each was sent to, four socket options, network
+//! namespaces, waiting for any file descriptor, and giving memory back.
 //!
 //! All the `unsafe` of this crate is here. A [`Batch`] owns every octet and
 //! every header the kernel reads or writes, in one allocation that never
@@ -8,13 +8,16 @@
 
 #![allow(unsafe_code)]
 
+use std::fs::File;
 use std::io;
 use std::mem::{offset_of, size_of};
 use std::net::{IpAddr, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr::{NonNull, null_mut};
 
 use libc::{cmsghdr, in_pktinfo, in6_pktinfo, iovec, mmsghdr, sockaddr_in6, socklen_t};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 use crate::wire::MAX_UDP;
 
@@ -241,13 +244,34 @@ pub fn report_local_address(socket: &UdpSocket) -> io::Result<()> {
         IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_PKTINFO),
         IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
     };
+    switch_on(socket, level, name)
+}
+
+/// Makes a socket of the family of `peer` report every ICMP error, also those
+/// that may pass by themselves, such as "host unreachable".
+pub fn report_network_errors(socket: &impl AsFd, peer: IpAddr) -> io::Result<()> {
+    match peer {
+        IpAddr::V4(_) => switch_on(socket, libc::IPPROTO_IP, libc::IP_RECVERR),
+        IpAddr::V6(_) => switch_on(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
+    }
+}
+
+/// Sets a socket option whose value is an int to 1.
+fn switch_on(socket: &impl AsFd, level: libc::c_int, name: libc::c_int) -> io::Result<()> {
     let on: libc::c_int = 1;
-    // SAFETY: the value is an int, as both options ask for, and lives through the call.
+    // SAFETY: the value is an int and lives through the call.
     let done = unsafe {
         let length = size_of::<libc::c_int>() as socklen_t;
-        libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const on).cast(), length)
+        libc::setsockopt(socket.as_fd().as_raw_fd(), level, name, (&raw const on).cast(), length)
     };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Moves the calling thread into a network namespace: the sockets it makes,
+/// and the threads and processes it starts, are inside from now on.
+pub fn enter_network_namespace(namespace: &File) -> io::Result<()> {
+    use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+    Ok(move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?)
 }
 
 /// Datagrams the kernel threw away because the socket's buffer was full.
@@ -273,6 +297,12 @@ fn option<const N: usize>(socket: &impl AsFd, name: libc::c_int) -> io::Result<[
         libc::getsockopt(fd, libc::SOL_SOCKET, name, (&raw mut value).cast(), &raw mut length)
     };
     if done == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Lets a task wait for a file descriptor that is no socket to become readable.
+pub fn readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` is open, and stays the same one, until it is dropped.
+    Ok(unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?)
 }
 
 /// Gives memory that is free inside the process back to the kernel. Reading a

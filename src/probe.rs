@@ -17,6 +17,7 @@
 
 mod agent;
 mod connect;
+mod datagram;
 mod dns;
 mod exec;
 mod grpc;
@@ -24,6 +25,7 @@ mod handshake;
 mod hop;
 mod http;
 mod icmp;
+mod namespace;
 mod prometheus;
 mod search;
 mod smtp;
@@ -32,17 +34,19 @@ mod tcp;
 mod tls;
 mod udp;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::health::{AgentReport, Degraded, Evidence, Outcome, ProbeResult, ProbeTask, Reason};
-use crate::model::{Check, Reading};
+use crate::model::{Check, Reach, Reading};
 
 /// Makes probes; keeps what they share.
 #[derive(Debug, Default)]
 pub struct Prober {
-    tls: tls::Configs,
+    here: Arc<Here>,
+    namespaces: namespace::Namespaces,
 }
 
 impl Prober {
@@ -54,6 +58,28 @@ impl Prober {
     /// Makes one probe: an attempt, and another for each that timed out as
     /// far as `retries` go. The last attempt's ending is the outcome.
     pub async fn run(&self, task: &ProbeTask) -> Outcome {
+        let Reach::Here { namespace: Some(namespace), .. } = &task.vantage.reach else {
+            return self.here.run(task).await;
+        };
+        let (here, task) = (Arc::clone(&self.here), task.clone());
+        let probe = async move { here.run(&task).await };
+        match self.namespaces.run(namespace, probe).await {
+            Ok(outcome) => outcome,
+            Err(namespace::Unavailable) => {
+                Outcome::new(ProbeResult::Error, Reason::OtherFailure, "namespace_unavailable")
+            }
+        }
+    }
+}
+
+/// Makes probes in the network namespace of the thread it runs on.
+#[derive(Debug, Default)]
+struct Here {
+    tls: tls::Configs,
+}
+
+impl Here {
+    async fn run(&self, task: &ProbeTask) -> Outcome {
         let started = Instant::now();
         let mut attempts = 1;
         loop {

@@ -245,6 +245,7 @@ fn weigh(
         Err(report) => return (settings, Err(ReloadError::Config(report))),
     };
     settings.reload_guard = loaded.settings.reload_guard; // works at once
+    settings.allow_exec = loaded.settings.allow_exec; // has worked already
     let settings_changed = loaded.settings != settings;
     if loaded.model == model && !settings_changed {
         return (settings, Ok(Reloaded::Unchanged { was_refused: false }));

@@ -38,11 +38,13 @@ const MAX_GUESSES: u32 = 200;
 pub fn lower(files: &[Field<shape::File>], gather: &Gather) -> (Settings, Model) {
     let torn = |file: &Field<shape::File>| file.place().is_some_and(|place| gather.is_torn(place));
     let whole = !gather.is_partial() && !files.iter().any(torn);
-    let lower = Lower { gather, whole, guesses: Cell::new(0) };
+    let lower = Lower { gather, whole, allow_exec: false, guesses: Cell::new(0) };
     let given = || files.iter().filter_map(Field::get);
 
     let server = lower.one_server(given().map(|file| &file.server));
     let settings = server.map(|server| lower.settings(server)).unwrap_or_default();
+    let unread = given().any(|file| matches!(file.server, Field::Broken(_)));
+    let lower = Lower { allow_exec: settings.allow_exec || unread, ..lower };
     let monitors = lower.collect("monitor", given().map(|file| &file.monitors));
     let pools = lower.collect("pool", given().map(|file| &file.pools));
     let model = Model { monitors: lower.monitors(&monitors), ..Model::default() };
@@ -93,6 +95,8 @@ struct Lower<'a> {
     gather: &'a Gather,
     /// All files were read, and all of their keys.
     whole: bool,
+    /// Monitors may run programs.
+    allow_exec: bool,
     /// How often it was asked what was meant.
     guesses: Cell<u32>,
 }
@@ -268,6 +272,8 @@ impl Lower<'_> {
             ),
             max_probes: self.optional_number(&server.max_probes, 1..=1_000_000).map(|number| number as u32),
             reload_guard,
+            // What is no boolean is refused for that already.
+            allow_exec: self.boolean(&server.allow_exec, !server.allow_exec.is_absent()),
             log,
         }
     }

@@ -158,6 +158,7 @@ kinds! {
     not_query_type: NotQueryType { value: String } => "`{value}` is not a type of records";
     not_rcode: NotRcode { value: String } => "`{value}` is not a response code of DNS";
     not_record_data: NotRecordData { value: String, rtype: String } => "`{value}` is not the data of a record of type {rtype}";
+    exec_not_allowed: ExecNotAllowed {} => "a monitor of type exec runs a program, which this server does not allow";
     several_sources: SeveralSources {} => "`source` has two addresses of one family";
     no_port: NoPort { pool: String, monitor: String, check: String } => "the monitor `{monitor}` of pool `{pool}` is of type {check}, and neither it nor this endpoint has a `port`";
     // Pools.

@@ -42,6 +42,7 @@ pub struct Server {
     pub state_max_age: Field<Scalar>,
     pub max_probes: Field<Scalar>,
     pub reload_guard: Field<Scalar>,
+    pub allow_exec: Field<Scalar>,
     pub log: Field<Scalar>,
 }
 

@@ -116,6 +116,50 @@ fn the_usual_three_files_are_one_configuration() {
 }
 
 #[test]
+fn programs_are_found_beside_the_file_that_names_them() {
+    let folder = Folder::with(
+        "a.yaml",
+        "server: { allow_exec: true }
+monitors:
+  beside: { type: exec, command: [./bin/check, ./bin/check, 3, '$HOME'] }
+  by_path: { type: exec, command: [check_it] }
+  absolute: { type: exec, command: [/bin/check] }
+zone: example.com
+records: { '': { type: NS, value: ns1.example.net. } }
+",
+    );
+    let loaded = config::load(&[folder.path().into()]).unwrap();
+    assert!(loaded.settings.allow_exec);
+    let commands: Vec<Vec<String>> = (loaded.model.monitors.iter())
+        .map(|monitor| match &monitor.check {
+            Check::Exec(check) => check.command.clone(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let beside = folder.join("./bin/check").display().to_string();
+    assert_eq!(
+        commands,
+        [
+            vec!["/bin/check".to_owned()],
+            vec![beside, "./bin/check".into(), "3".into(), "$HOME".into()],
+            vec!["check_it".into()]
+        ]
+    );
+}
+
+#[test]
+fn a_datagram_holds_what_send_says() {
+    for (send, payload) in
+        [("", "hale\n"), (", send: 'a b'", "a b"), (", send: \"a\\r\\n\"", "a\r\n"), (", send: ''", "")]
+    {
+        let loaded =
+            read(&format!("{ZONE}monitors: {{ udp: {{ type: udp_icmp, port: 9{send} }} }}")).unwrap();
+        let Check::Udp(check) = &loaded.model.monitors[0].check else { panic!("it is udp_icmp") };
+        assert_eq!((check.port, &*check.payload), (Some(9), payload.as_bytes()), "{send}");
+    }
+}
+
+#[test]
 fn api_objects_paste_in_under_their_names() {
     let loaded = accepted("pasted_from_api.yaml");
     assert_eq!(loaded.lints, []);

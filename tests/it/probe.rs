@@ -2,16 +2,20 @@
 
 mod agent;
 mod dns;
+mod exec;
 mod http;
+mod icmp;
+mod namespace;
 mod smtp;
 mod tcp;
+mod udp;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use haledns::health::{Outcome, ProbeResult, ProbeTask};
-use haledns::model::{Check, Monitor, Thresholds};
+use haledns::model::{Check, Monitor, Reach, Source, Thresholds, Vantage};
 use haledns::probe::Prober;
 
 /// Shorter than the usual timeout, for probes that are to run into it.
@@ -49,6 +53,19 @@ impl Probe {
 
     fn host(mut self, host: &str) -> Probe {
         self.0.host = Some(host.into());
+        self
+    }
+
+    fn source(mut self, source: &str) -> Probe {
+        let source = Source { ipv4: source.parse().ok(), ipv6: source.parse().ok() };
+        Arc::make_mut(&mut self.0.monitor).reading.source = source;
+        self
+    }
+
+    /// From inside a network namespace, given by name or path.
+    fn inside(mut self, namespace: &str) -> Probe {
+        let reach = Reach::Here { source: Source::default(), namespace: Some(namespace.into()) };
+        self.0.vantage = Arc::new(Vantage { reach, ..Vantage::default() });
         self
     }
 

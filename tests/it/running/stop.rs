@@ -1,5 +1,6 @@
 //! How it ends, and what is left for the next start.
 
+use std::fs;
 use std::io::Write;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use super::{WWW, fixed, probed};
 use crate::support::dns::{ask, connect, query, read, read_tcp, socket};
 use crate::support::endpoint::{Endpoint, Manner};
 use crate::support::folder::Folder;
-use crate::support::hale::{Hale, PATIENCE, command};
+use crate::support::hale::{Hale, PATIENCE, command, until};
 
 #[test]
 fn sigterm_and_sigint_answer_what_has_arrived_and_stop_within_a_second() {
@@ -43,6 +44,24 @@ fn sigterm_and_sigint_answer_what_has_arrived_and_stop_within_a_second() {
         }
         assert!(read_tcp(&mut tcp).is(&["192.0.2.1"]));
     }
+}
+
+#[test]
+fn programs_of_probes_end_with_the_server() {
+    let folder = Folder::new();
+    let file = folder.join("pid");
+    let script = format!("echo $$ > {}; sleep 1000; true", file.display());
+    let monitor = format!("{{ type: exec, command: [sh, -c, '{script}'], timeout: 60s, interval: 60s }}");
+    let zone = super::zone("{ name: a, address: 192.0.2.1 }", &monitor, 30);
+    folder.write("a.yaml", &format!("server: {{ allow_exec: true, startup_wait: 0 }}\n{zone}"));
+    let hale = Hale::serve(folder.path());
+    let read = || fs::read_to_string(&file).unwrap_or_default();
+    until("the program has started", || read().ends_with('\n'));
+    let (ended, took) = hale.stop(Signal::TERM);
+    assert_eq!(ended.code(), Some(0), "{}", ended.log);
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    let stat = format!("/proc/{}/stat", read().trim());
+    until("the program is dead", || fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z ")));
 }
 
 #[test]

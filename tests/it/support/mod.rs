@@ -8,6 +8,7 @@ pub mod endpoint;
 pub mod folder;
 pub mod hale;
 pub mod live;
+pub mod namespace;
 pub mod programs;
 pub mod scenario;
 pub mod server;

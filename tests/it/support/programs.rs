@@ -15,14 +15,22 @@ pub fn need(program: &str) -> bool {
         let metadata = folder.join(program).metadata();
         metadata.is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
     });
-    if !found {
-        let required = std::env::var_os("HALE_REQUIRE_PROGRAMS").is_some_and(|value| value == "1");
-        assert!(!required, "the program `{program}` is not installed, and HALE_REQUIRE_PROGRAMS=1");
-        let test = std::thread::current().name().unwrap_or("a test").to_owned();
-        // Not `eprintln!`: what a passing test prints is kept from people's eyes.
-        let number = SKIPPED.fetch_add(1, Ordering::Relaxed) + 1;
-        let line = format!("SKIPPED no. {number}, {test}: the program `{program}` is not installed\n");
-        let _ = std::io::stderr().write_all(line.as_bytes());
-    }
-    found
+    found || missing(&format!("the program `{program}` is not installed"))
+}
+
+/// Whether these tests run as root; otherwise as with a program.
+pub fn need_root() -> bool {
+    rustix::process::geteuid().is_root() || missing("only root may do that")
+}
+
+/// Tells that a test is skipped, and why; or fails it.
+pub fn missing(why: &str) -> bool {
+    let required = std::env::var_os("HALE_REQUIRE_PROGRAMS").is_some_and(|value| value == "1");
+    assert!(!required, "{why}, and HALE_REQUIRE_PROGRAMS=1");
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    // Not `eprintln!`: what a passing test prints is kept from people's eyes.
+    let number = SKIPPED.fetch_add(1, Ordering::Relaxed) + 1;
+    let line = format!("SKIPPED no. {number}, {test}: {why}\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
+    false
 }
