@@ -1,15 +1,60 @@
-//! Probes of type tls.
+//! TLS handshakes, and the name and the dates of the certificate shown.
 
-use super::{Failure, Progress, tls};
-use crate::health::{ProbeTask, Reason};
-use crate::model::TlsSession;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
+use tokio_rustls::client::TlsStream;
+
+use super::hop::name_of;
+use super::tls::Alpn;
+use super::{Failure, Phase, Progress, connect, tls};
+use crate::health::ProbeTask;
+use crate::model::{TlsCheck, TlsSession};
+
+/// Connects, shakes hands, says goodbye.
 pub(super) async fn probe(
-    _configs: &tls::Configs,
+    configs: &tls::Configs,
     task: &ProbeTask,
-    _check: &TlsSession,
+    check: &TlsSession,
     progress: &mut Progress,
 ) -> Result<(), Failure> {
-    let _ = (task, progress);
-    Err(Failure::NotTested(Reason::OtherFailure, "not_probed"))
+    let stream = connect::connect(SocketAddr::new(task.address, task.port), task.source()).await?;
+    progress.enter(Phase::Tls);
+    let rules = Some(&check.tls);
+    let mut stream =
+        configs.handshake(stream, rules, &server_name(task, rules, None), Alpn::None, progress).await?;
+    progress.enter(Phase::Response);
+    progress.found = Some(Ok(()));
+    // Whatever comes of the goodbye, the verdict stands.
+    let until = progress.deadline.min(Instant::now() + LINGER);
+    let _ = timeout_at(until, goodbye(&mut stream)).await;
+    Ok(())
+}
+
+/// How long the server's goodbye is waited for; within the attempt's deadline.
+const LINGER: Duration = Duration::from_millis(100);
+
+/// A close_notify and a FIN, and the same from the server: a socket closed
+/// with tickets unread (RFC 8446 §4.6.1) would reset the connection.
+async fn goodbye(stream: &mut TlsStream<TcpStream>) -> io::Result<()> {
+    stream.shutdown().await?;
+    let mut octets = [0; 1024];
+    while stream.read(&mut octets).await? > 0 {}
+    Ok(())
+}
+
+/// What the certificate must hold: the monitor's `server_name`, else the name
+/// in Host (the endpoint's, else `host`), else the one that the address was
+/// found under, else the address.
+pub(super) fn server_name(task: &ProbeTask, rules: Option<&TlsCheck>, host: Option<&str>) -> String {
+    let own = rules.and_then(|rules| rules.server_name.as_deref());
+    let host = task.host.as_deref().or(host).map(name_of);
+    match own.or(host).or(task.hostname.as_deref()) {
+        Some(name) => name.to_owned(),
+        None => task.address.to_string(),
+    }
 }

@@ -21,7 +21,7 @@ pub(super) struct BadLocation;
 impl<'a> Hop<'a> {
     /// The Host header without port and brackets.
     pub fn name(&self) -> &str {
-        split_authority(&self.host).0
+        name_of(&self.host)
     }
 
     /// Where `location` leads (RFC 3986 §5.2), its fragment dropped.
@@ -71,6 +71,11 @@ impl<'a> Hop<'a> {
             }
         }
     }
+}
+
+/// A Host header without port and brackets.
+pub(super) fn name_of(host: &str) -> &str {
+    split_authority(host).0
 }
 
 /// Whether two names, as [`Hop::name`] gives them, are the same host.

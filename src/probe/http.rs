@@ -23,6 +23,7 @@ use tokio::time::{Instant, timeout_at};
 
 use self::search::Search;
 use super::hop::{BadLocation, Hop, host_header, same_host};
+use super::tls::Alpn;
 use super::{Failure, Phase, Progress, connect, tls};
 use crate::health::{ProbeTask, Reason};
 use crate::model::HttpCheck;
@@ -115,7 +116,7 @@ async fn request(
         Some(name) if at_home => name,
         _ => hop.name(),
     };
-    let stream = configs.handshake(stream, rules, name).await?;
+    let stream = configs.handshake(stream, rules, name, Alpn::Http1, progress).await?;
     progress.enter(Phase::Response);
     exchange(stream, request, check, progress).await
 }

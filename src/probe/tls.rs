@@ -2,13 +2,14 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{
     AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, InvalidMessage,
@@ -18,11 +19,11 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::{Failure, Phase};
-use crate::health::Reason;
-use crate::model::TlsCheck;
+use super::{Failure, Phase, Progress};
+use crate::health::{Degraded, Reason};
+use crate::model::{ClientIdentity, TlsCheck};
 
-/// Client configurations, one for each way of verifying that is in use.
+/// Client configurations, one for each way of shaking hands that is in use.
 #[derive(Debug)]
 pub(super) struct Configs {
     provider: Arc<CryptoProvider>,
@@ -33,7 +34,20 @@ pub(super) struct Configs {
 struct Made {
     allow_insecure: bool,
     extra_roots: Option<Arc<[u8]>>,
+    client: Option<ClientIdentity>,
+    alpn: Alpn,
     config: Arc<ClientConfig>,
+}
+
+/// What is to be spoken over TLS (RFC 7301).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Alpn {
+    /// The extension isn't sent.
+    None,
+    /// A server that knows no ALPN will do.
+    Http1,
+    /// The server must agree (RFC 9113 §3.2).
+    Http2,
 }
 
 impl Default for Configs {
@@ -44,42 +58,84 @@ impl Default for Configs {
 
 impl Configs {
     /// Shakes hands as `name`, which is sent unless it is an address and which
-    /// the certificate must hold.
+    /// the certificate must hold; judges how long the certificate is still
+    /// valid, whether or not it was verified.
     pub async fn handshake(
         &self,
         stream: TcpStream,
         rules: Option<&TlsCheck>,
         name: &str,
+        alpn: Alpn,
+        progress: &mut Progress,
     ) -> Result<TlsStream<TcpStream>, Failure> {
         let name = ServerName::try_from(name)
             .map_err(|_| Failure::NotTested(Reason::OtherFailure, "invalid_server_name"))?
             .to_owned();
-        let config = self.config(rules)?;
-        TlsConnector::from(config).connect(name, stream).await.map_err(|error| match cause(&error) {
-            Some(error) => failure(error),
-            None => io_failure(&error),
-        })
+        let config = self.config(rules, alpn)?;
+        let stream =
+            TlsConnector::from(config).connect(name, stream).await.map_err(|error| match cause(&error) {
+                Some(error) => failure(error),
+                None => io_failure(&error),
+            })?;
+        let session = stream.get_ref().1;
+        if alpn == Alpn::Http2 && session.alpn_protocol() != Some(b"h2") {
+            return Err(Failure::Failed(Reason::TlsHandshakeFailure, "no_application_protocol"));
+        }
+        let shown = session.peer_certificates().and_then(<[_]>::first);
+        if let Some(until) = shown.and_then(|certificate| not_after(certificate)) {
+            progress.evidence.certificate_until = Some(until);
+            match rules.map(|rules| time_left(until, unix_seconds(), rules)) {
+                Some(TimeLeft::TooLittle) => {
+                    return Err(Failure::Failed(Reason::TlsCertificateExpiring, "certificate_expiring"));
+                }
+                Some(TimeLeft::Little) => progress.degraded = Some(Degraded::CertificateExpiring),
+                Some(TimeLeft::Enough) | None => {}
+            }
+        }
+        Ok(stream)
     }
 
-    fn config(&self, rules: Option<&TlsCheck>) -> Result<Arc<ClientConfig>, Failure> {
+    fn config(&self, rules: Option<&TlsCheck>, alpn: Alpn) -> Result<Arc<ClientConfig>, Failure> {
         let allow_insecure = rules.is_some_and(|rules| rules.allow_insecure);
         let extra_roots = rules.and_then(|rules| rules.extra_roots.as_ref());
+        let client = rules.and_then(|rules| rules.client.as_ref());
         let mut made = self.made.lock();
         let found = made.iter_mut().find(|made| {
-            made.allow_insecure == allow_insecure && same(made.extra_roots.as_ref(), extra_roots)
+            (made.allow_insecure, made.alpn) == (allow_insecure, alpn)
+                && same(made.extra_roots.as_ref(), extra_roots)
+                && same(
+                    made.client.as_ref().map(|own| &own.certificates),
+                    client.map(|own| &own.certificates),
+                )
+                && same(made.client.as_ref().map(|own| &own.key), client.map(|own| &own.key))
         });
         if let Some(found) = found {
-            found.extra_roots = extra_roots.cloned(); // after a reload: the same octets elsewhere
+            // After a reload: the same octets elsewhere.
+            found.extra_roots = extra_roots.cloned();
+            found.client = client.cloned();
             return Ok(found.config.clone());
         }
-        // Roots that nobody else holds any more were those of an earlier configuration.
-        made.retain(|made| made.extra_roots.as_ref().is_none_or(|roots| Arc::strong_count(roots) > 1));
-        let config = Arc::new(self.make(allow_insecure, extra_roots.map(|roots| &**roots))?);
-        made.push(Made { allow_insecure, extra_roots: extra_roots.cloned(), config: config.clone() });
+        // What nobody else holds any more was of an earlier configuration.
+        let held = |octets: Option<&Arc<[u8]>>| octets.is_none_or(|octets| Arc::strong_count(octets) > 1);
+        made.retain(|made| held(made.extra_roots.as_ref()) && held(made.client.as_ref().map(|own| &own.key)));
+        let config = Arc::new(self.make(allow_insecure, extra_roots.map(|roots| &**roots), client, alpn)?);
+        made.push(Made {
+            allow_insecure,
+            extra_roots: extra_roots.cloned(),
+            client: client.cloned(),
+            alpn,
+            config: config.clone(),
+        });
         Ok(config)
     }
 
-    fn make(&self, allow_insecure: bool, extra_roots: Option<&[u8]>) -> Result<ClientConfig, Failure> {
+    fn make(
+        &self,
+        allow_insecure: bool,
+        extra_roots: Option<&[u8]>,
+        client: Option<&ClientIdentity>,
+        alpn: Alpn,
+    ) -> Result<ClientConfig, Failure> {
         let mut pinned = Vec::new();
         let inner = match allow_insecure {
             true => None,
@@ -96,18 +152,32 @@ impl Configs {
             }
         };
         let verifier = Verifier { inner, pinned, provider: self.provider.clone() };
-        let mut config = ClientConfig::builder_with_provider(self.provider.clone())
+        let builder = ClientConfig::builder_with_provider(self.provider.clone())
             .with_safe_default_protocol_versions()
             .expect("the provider has suites for TLS 1.2 and 1.3")
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(verifier))
-            .with_no_client_auth();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+            .with_custom_certificate_verifier(Arc::new(verifier));
+        let mut config = match client {
+            None => builder.with_no_client_auth(),
+            Some(client) => {
+                let chain = CertificateDer::pem_slice_iter(&client.certificates)
+                    .collect::<Result<Vec<_>, _>>()
+                    .map_err(|_| INVALID_CLIENT)?;
+                let key = PrivateKeyDer::from_pem_slice(&client.key).map_err(|_| INVALID_CLIENT)?;
+                builder.with_client_auth_cert(chain, key).map_err(|_| INVALID_CLIENT)?
+            }
+        };
+        config.alpn_protocols = match alpn {
+            Alpn::None => Vec::new(),
+            Alpn::Http1 => vec![b"http/1.1".to_vec()],
+            Alpn::Http2 => vec![b"h2".to_vec()],
+        };
         config.resumption = Resumption::disabled(); // each probe is to see a whole handshake
         Ok(config)
     }
 }
 
+const INVALID_CLIENT: Failure = Failure::NotTested(Reason::OtherFailure, "invalid_client_certificate");
 const INVALID_ROOTS: Failure = Failure::NotTested(Reason::OtherFailure, "invalid_roots");
 
 fn same(one: Option<&Arc<[u8]>>, other: Option<&Arc<[u8]>>) -> bool {
@@ -200,25 +270,102 @@ impl std::fmt::Display for SelfSigned {
 
 impl std::error::Error for SelfSigned {}
 
-/// Whether issuer and subject are the same name (RFC 5280 §4.1).
-fn is_self_issued(certificate: &[u8]) -> bool {
+/// How much time a certificate has left, by a monitor's rules.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum TimeLeft {
+    Enough,
+    /// Less than `certificate_degraded`.
+    Little,
+    /// Less than `certificate_fail`.
+    TooLittle,
+}
+
+fn time_left(until: i64, now: i64, rules: &TlsCheck) -> TimeLeft {
+    let left = until.saturating_sub(now);
+    let below = |limit: Option<Duration>| {
+        limit.is_some_and(|limit| left < i64::try_from(limit.as_secs()).unwrap_or(i64::MAX))
+    };
+    match (below(rules.fail_below), below(rules.degraded_below)) {
+        (true, _) => TimeLeft::TooLittle,
+        (false, true) => TimeLeft::Little,
+        (false, false) => TimeLeft::Enough,
+    }
+}
+
+fn unix_seconds() -> i64 {
+    UnixTime::now().as_secs().try_into().unwrap_or(i64::MAX)
+}
+
+/// The fields of a certificate that are looked at (RFC 5280 §4.1), as DER.
+struct Fields<'a> {
+    issuer: &'a [u8],
+    validity: &'a [u8],
+    subject: &'a [u8],
+}
+
+fn fields(certificate: &[u8]) -> Option<Fields<'_>> {
     const SEQUENCE: u8 = 0x30;
     const VERSION: u8 = 0xa0;
-    let names = || {
-        let (_, certificate, _) = element(certificate)?;
-        let (_, fields, _) = element(certificate)?;
-        let rest = match element(fields)? {
-            (VERSION, _, rest) => rest,
-            _ => fields,
-        };
-        let (_, _serial, rest) = element(rest)?;
-        let (_, _algorithm, rest) = element(rest)?;
-        let (SEQUENCE, issuer, rest) = element(rest)? else { return None };
-        let (_, _validity, rest) = element(rest)?;
-        let (SEQUENCE, subject, _) = element(rest)? else { return None };
-        Some((issuer, subject))
+    let (_, certificate, _) = element(certificate)?;
+    let (_, fields, _) = element(certificate)?;
+    let rest = match element(fields)? {
+        (VERSION, _, rest) => rest,
+        _ => fields,
     };
-    names().is_some_and(|(issuer, subject)| issuer == subject)
+    let (_, _serial, rest) = element(rest)?;
+    let (_, _algorithm, rest) = element(rest)?;
+    let (SEQUENCE, issuer, rest) = element(rest)? else { return None };
+    let (SEQUENCE, validity, rest) = element(rest)? else { return None };
+    let (SEQUENCE, subject, _) = element(rest)? else { return None };
+    Some(Fields { issuer, validity, subject })
+}
+
+/// Whether issuer and subject are the same name.
+fn is_self_issued(certificate: &[u8]) -> bool {
+    fields(certificate).is_some_and(|fields| fields.issuer == fields.subject)
+}
+
+/// The end of a certificate's validity, in Unix seconds.
+fn not_after(certificate: &[u8]) -> Option<i64> {
+    let (_, _not_before, rest) = element(fields(certificate)?.validity)?;
+    let (tag, text, _) = element(rest)?;
+    time(tag, text)
+}
+
+/// UTCTime or GeneralizedTime, both to the second and in UTC (RFC 5280 §4.1.2.5).
+fn time(tag: u8, text: &[u8]) -> Option<i64> {
+    const UTC_TIME: u8 = 0x17;
+    const GENERALIZED_TIME: u8 = 0x18;
+    let text = std::str::from_utf8(text).ok()?.strip_suffix('Z')?;
+    let (year_digits, length) = match tag {
+        UTC_TIME => (2, 12),
+        GENERALIZED_TIME => (4, 14),
+        _ => return None,
+    };
+    if text.len() != length || !text.bytes().all(|octet| octet.is_ascii_digit()) {
+        return None;
+    }
+    let (year, rest) = text.split_at(year_digits);
+    let year = match (tag, year.parse::<i64>().ok()?) {
+        (UTC_TIME, year @ 0..50) => 2000 + year,
+        (UTC_TIME, year) => 1900 + year,
+        (_, year) => year,
+    };
+    let part = |n: usize| rest[2 * n..2 * n + 2].parse::<i64>().ok();
+    let (month, day) = (part(0)?, part(1)?);
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    Some(days(year, month, day) * 86_400 + part(2)? * 3600 + part(3)? * 60 + part(4)?)
+}
+
+/// Days since 1970-01-01 in the Gregorian calendar. Years begin in March, so
+/// that the leap day comes last.
+fn days(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let months = (month + 9) % 12;
+    let of_year = (153 * months + 2) / 5 + day - 1;
+    365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + of_year - 719_468
 }
 
 /// Tag, contents and what follows of the first element of DER.
@@ -315,5 +462,57 @@ fn io_failure(error: &io::Error) -> Failure {
         }
         io::ErrorKind::TimedOut => Failure::TimedOut(Phase::Tls),
         _ => Failure::Failed(Reason::TlsHandshakeFailure, "io_error"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_of_certificates_are_read_in_both_forms() {
+        for (tag, text, seconds) in [
+            (0x17, "700101000000Z", Some(0)),
+            (0x17, "240229235959Z", Some(1_709_251_199)),
+            (0x17, "491231235959Z", Some(2_524_607_999)),
+            (0x17, "500101000000Z", Some(-631_152_000)),
+            (0x18, "20500101000000Z", Some(2_524_608_000)),
+            (0x18, "21000301000000Z", Some(4_107_542_400)),
+            (0x18, "99991231235959Z", Some(253_402_300_799)),
+            (0x17, "2402292359Z", None),
+            (0x17, "240229235959+0000", None),
+            (0x17, "241329235959Z", None),
+            (0x18, "2024022923595\u{e9}", None),
+            (0x16, "240229235959Z", None),
+        ] {
+            assert_eq!(time(tag, text.as_bytes()), seconds, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_certificate_has_no_date() {
+        for octets in [&b""[..], b"\x30", b"\x30\x05\x30\x03\x02\x01\x01", b"\x30\x84\xff\xff\xff\xff"] {
+            assert_eq!(not_after(octets), None, "{octets:?}");
+        }
+    }
+
+    #[test]
+    fn less_time_than_a_limit_is_told() {
+        let limits = |degraded: Option<u64>, fail: Option<u64>| TlsCheck {
+            degraded_below: degraded.map(Duration::from_secs),
+            fail_below: fail.map(Duration::from_secs),
+            ..TlsCheck::default()
+        };
+        for (until, rules, expected) in [
+            (100, limits(None, None), TimeLeft::Enough),
+            (100, limits(Some(100), None), TimeLeft::Enough),
+            (99, limits(Some(100), None), TimeLeft::Little),
+            (99, limits(Some(100), Some(99)), TimeLeft::Little),
+            (98, limits(Some(100), Some(99)), TimeLeft::TooLittle),
+            (-5, limits(None, Some(1)), TimeLeft::TooLittle),
+            (-5, limits(None, None), TimeLeft::Enough),
+        ] {
+            assert_eq!(time_left(1000 + until, 1000, &rules), expected, "{until} {rules:?}");
+        }
     }
 }
