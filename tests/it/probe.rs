@@ -1,6 +1,11 @@
 //! Probes against servers that do as they are told.
 
+mod grpc;
 mod http;
+mod http2;
+mod https;
+mod prometheus;
+mod tls;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

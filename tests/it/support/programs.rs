@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// So many tests were skipped in this run.
@@ -16,13 +17,30 @@ pub fn need(program: &str) -> bool {
         metadata.is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
     });
     if !found {
-        let required = std::env::var_os("HALE_REQUIRE_PROGRAMS").is_some_and(|value| value == "1");
-        assert!(!required, "the program `{program}` is not installed, and HALE_REQUIRE_PROGRAMS=1");
-        let test = std::thread::current().name().unwrap_or("a test").to_owned();
-        // Not `eprintln!`: what a passing test prints is kept from people's eyes.
-        let number = SKIPPED.fetch_add(1, Ordering::Relaxed) + 1;
-        let line = format!("SKIPPED no. {number}, {test}: the program `{program}` is not installed\n");
-        let _ = std::io::stderr().write_all(line.as_bytes());
+        missing(&format!("the program `{program}`"));
     }
     found
+}
+
+/// A Python that has `module`, under the same condition.
+pub fn need_python(module: &str) -> Option<&'static str> {
+    // The system's packages are the system's Python's.
+    let found = ["/usr/bin/python3", "python3"].into_iter().find(|python| {
+        let import = Command::new(python).args(["-c", &format!("import {module}")]).output();
+        import.is_ok_and(|output| output.status.success())
+    });
+    if found.is_none() {
+        missing(&format!("the Python module `{module}`"));
+    }
+    found
+}
+
+fn missing(what: &str) {
+    let required = std::env::var_os("HALE_REQUIRE_PROGRAMS").is_some_and(|value| value == "1");
+    assert!(!required, "{what} is not installed, and HALE_REQUIRE_PROGRAMS=1");
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    // Not `eprintln!`: what a passing test prints is kept from people's eyes.
+    let number = SKIPPED.fetch_add(1, Ordering::Relaxed) + 1;
+    let line = format!("SKIPPED no. {number}, {test}: {what} is not installed\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
