@@ -7,13 +7,13 @@ use std::net::SocketAddr;
 
 use hyper::body::Bytes;
 use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::http::response::Parts;
 use hyper::{Method, Request};
 
-use super::exchange::{self, Answer, Version};
-use super::handshake::server_name;
+use super::exchange::{self, Answer, Body, Version};
 use super::hop::{host_header, name_of};
 use super::http::{absolute, user_agent};
-use super::tls::Alpn;
+use super::tls::{Alpn, server_name};
 use super::{Failure, Phase, Progress, connect, tls};
 use crate::health::{ProbeTask, Reason};
 use crate::model::GrpcCheck;
@@ -47,6 +47,14 @@ pub(super) async fn probe(
         }
     };
     let Answer { head, mut body } = answer;
+    let verdict = judge(&head, &mut body, progress).await;
+    progress.found = Some(verdict);
+    body.leave(0, progress).await;
+    verdict
+}
+
+/// The verdict on an answer.
+async fn judge(head: &Parts, body: &mut Body, progress: &mut Progress) -> Result<(), Failure> {
     if head.status != 200 {
         return Err(Failure::Failed(Reason::HttpInvalidResponse, "unexpected_status"));
     }
@@ -54,21 +62,16 @@ pub(super) async fn probe(
         return Err(Failure::Failed(Reason::HttpInvalidResponse, "not_grpc"));
     }
     // A call that fails at once has its status there, and nothing else (Trailers-Only).
-    let verdict = match head.headers.contains_key(STATUS) {
-        true => judge(&head.headers, &[], progress),
-        false => {
-            progress.phase = Phase::Body;
-            let message = body.collect(MAX_MESSAGE, |_| ()).await?;
-            let trailers = match message.len() < MAX_MESSAGE {
-                true => body.trailers().await?.unwrap_or_default(),
-                false => return Err(MALFORMED),
-            };
-            judge(&trailers, &message, progress)
-        }
-    };
-    progress.found = Some(verdict);
-    body.leave(0, progress).await;
-    verdict
+    if head.headers.contains_key(STATUS) {
+        return judge_status(&head.headers, &[], progress);
+    }
+    progress.phase = Phase::Body;
+    let message = body.collect(MAX_MESSAGE, |_| ()).await?;
+    if message.len() == MAX_MESSAGE {
+        return Err(MALFORMED);
+    }
+    let trailers = body.trailers().await?.unwrap_or_default();
+    judge_status(&trailers, &message, progress)
 }
 
 const STATUS: &str = "grpc-status";
@@ -116,7 +119,7 @@ fn is_grpc(headers: &HeaderMap) -> bool {
 }
 
 /// The verdict on a status and the message before it.
-fn judge(trailers: &HeaderMap, message: &[u8], progress: &mut Progress) -> Result<(), Failure> {
+fn judge_status(trailers: &HeaderMap, message: &[u8], progress: &mut Progress) -> Result<(), Failure> {
     let code = trailers.get(STATUS).and_then(|code| code.to_str().ok()?.parse::<u16>().ok());
     let not_serving = |detail| Failure::Failed(Reason::GrpcNotServing, detail);
     match code {

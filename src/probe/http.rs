@@ -13,9 +13,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use self::judge::judge;
 use super::exchange::{self, Version};
-use super::handshake::server_name;
 use super::hop::{BadLocation, Hop, host_header, same_host};
-use super::tls::Alpn;
+use super::tls::{Alpn, server_name};
 use super::{Failure, Phase, Progress, connect, tls};
 use crate::health::{ProbeTask, Reason};
 use crate::model::{HttpCheck, TlsCheck};

@@ -102,6 +102,7 @@ async fn answers_are_told_apart() {
         let server = Server::start(None, Answer::Reply(reply)).await;
         let outcome = probe(server.address, check("", None)).run().await;
         assert_eq!(told(&outcome), expected);
+        assert_eq!(server.ended(1).await.endings, [true], "{expected}");
     }
     let silent = Server::start(None, Answer::Silence).await;
     let outcome = probe(silent.address, check("", None)).within(SHORT).run().await;

@@ -133,6 +133,7 @@ async fn answers_are_judged_as_those_of_http_1() {
     let pair = |one: &str, other: &str| vec![(one.to_owned(), other.to_owned())];
     for (check, answer, expected) in [
         (http2(), reply(200, ""), "200 pass"),
+        (http2(), Answer::Reply(Reply { hints: true, ..Reply::default() }), "200 pass"),
         (http2(), reply(503, "no"), "503 ResponseCodeMismatch unexpected_status"),
         (HttpCheck { expected_codes: Codes(vec![204..=204]), ..http2() }, reply(204, ""), "204 pass"),
         (expecting("ALIVE"), reply(200, "alive"), "200 pass"),

@@ -32,6 +32,8 @@ pub enum Answer {
 pub struct Reply {
     /// 0: 200.
     pub status: u16,
+    /// 103 comes first.
+    pub hints: bool,
     pub headers: Vec<(&'static str, &'static str)>,
     pub body: Vec<u8>,
     pub trailers: Vec<(&'static str, &'static str)>,
@@ -144,6 +146,10 @@ async fn one(
             }
         }
         Answer::Reply(reply) => {
+            if reply.hints {
+                let hints = Response::builder().status(103).body(()).unwrap();
+                respond.send_informational(hints).unwrap();
+            }
             let mut response = Response::new(());
             *response.status_mut() = reply.status.max(200).try_into().unwrap();
             *response.headers_mut() = fields(&reply.headers);
