@@ -14,6 +14,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
+use regex::bytes::{Regex, RegexBuilder};
+
 pub use name::{Name, NameError};
 
 /// The whole configuration of what is served and what is probed.
@@ -480,6 +482,11 @@ impl Default for HttpCheck {
             follow_redirects: false,
         }
     }
+}
+
+/// Compiles [`HttpCheck::expected_regex`]; what it may cost is limited.
+pub fn body_pattern(text: &str) -> Result<Regex, regex::Error> {
+    RegexBuilder::new(text).size_limit(1 << 20).dfa_size_limit(1 << 20).build()
 }
 
 /// How the TLS session of a probe is made and judged.

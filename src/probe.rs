@@ -19,6 +19,7 @@ mod agent;
 mod connect;
 mod datagram;
 mod dns;
+mod exchange;
 mod exec;
 mod grpc;
 mod handshake;
@@ -76,6 +77,7 @@ impl Prober {
 #[derive(Debug, Default)]
 struct Here {
     tls: tls::Configs,
+    patterns: http::Patterns,
 }
 
 impl Here {
@@ -110,7 +112,10 @@ impl Here {
     async fn check(&self, task: &ProbeTask, progress: &mut Progress) -> Result<(), Failure> {
         match &task.monitor.check {
             Check::Tcp(check) => tcp::probe(task, check, progress).await,
-            Check::Http(check) => http::probe(&self.tls, task, check, progress).await,
+            Check::Http(check) => {
+                let probe = http::Probe { configs: &self.tls, patterns: &self.patterns, task, check };
+                http::probe(probe, progress).await
+            }
             Check::Icmp => icmp::probe(task, progress).await,
             Check::Udp(check) => udp::probe(task, check, progress).await,
             Check::Smtp(check) => smtp::probe(&self.tls, task, check, progress).await,
@@ -182,6 +187,14 @@ impl Progress {
         self.began.elapsed()
     }
 
+    /// Begins with another connection: what the one before it showed is past,
+    /// except that a certificate was expiring.
+    fn begin(&mut self) {
+        self.status = None;
+        self.phase = Phase::Connect;
+        self.evidence = Evidence::default();
+    }
+
     /// Goes on to `phase`, the one before being over.
     fn enter(&mut self, phase: Phase) {
         let over = Some(self.elapsed());
@@ -212,9 +225,9 @@ fn outcome(ending: Result<(), Failure>, progress: Progress, check: &Check, took:
         Ok(()) => (ProbeResult::Pass, Reason::NoFailures, ""),
         Err(Failure::Failed(reason, detail)) => (ProbeResult::Fail, reason, detail),
         Err(Failure::NotTested(reason, detail)) => (ProbeResult::Error, reason, detail),
-        // Our resolver's silence says nothing about the endpoint.
-        Err(Failure::TimedOut(Phase::Resolve)) => {
-            (ProbeResult::Error, Reason::OtherFailure, "resolve_timeout")
+        // Our resolver's silence says nothing about the endpoint, nor does Prometheus's.
+        Err(Failure::TimedOut(phase)) if phase == Phase::Resolve || is_hearsay(check) => {
+            (ProbeResult::Error, Reason::OtherFailure, timeout_detail(phase))
         }
         Err(Failure::TimedOut(phase)) => (ProbeResult::Fail, timeout_reason(check), timeout_detail(phase)),
     };
@@ -228,6 +241,11 @@ fn outcome(ending: Result<(), Failure>, progress: Progress, check: &Check, took:
         agent: progress.agent,
         evidence: progress.evidence,
     }
+}
+
+/// Whether somebody else than the endpoint is asked.
+fn is_hearsay(check: &Check) -> bool {
+    matches!(check, Check::Prometheus(_))
 }
 
 fn timeout_reason(check: &Check) -> Reason {

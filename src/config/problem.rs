@@ -148,8 +148,13 @@ kinds! {
     not_path: NotPath { value: String, why: String } => "`{value}` is not a request path: {why}";
     not_header: NotHeader { name: String, why: String } => "the header `{name}` cannot be sent: {why}";
     not_codes: NotCodes { value: String } => "`{value}` is not a status code";
-    body_of_head: BodyOfHead {} => "`expected_body` can never match: the answer to HEAD has no body";
+    body_of_head: BodyOfHead { key: String } => "`{key}` can never match: the answer to HEAD has no body";
     body_above_limit: BodyAboveLimit { octets: usize, limit: usize } => "`expected_body` has {octets} octets, but `body_limit` lets {limit} be searched";
+    not_pattern: NotPattern { value: String, why: String } => "`{value}` is not a regular expression: {why}";
+    not_pointer: NotPointer { value: String, why: String } => "`{value}` is not a JSON pointer: {why}";
+    not_header_name: NotHeaderName { name: String } => "`{name}` is not the name of a header";
+    not_url: NotUrl { value: String, why: String } => "`{value}` is not where Prometheus can be asked: {why}";
+    not_decimal: NotDecimal { value: String } => "{value} is not a number";
     not_size: NotSize { value: String } => "`{value}` is not a size in octets";
     not_server_name: NotServerName { value: String } => "`{value}` is not a host name";
     ca_file: CaFile { path: String, why: String } => "`{path}` holds no trusted roots: {why}";
@@ -159,6 +164,8 @@ kinds! {
     not_rcode: NotRcode { value: String } => "`{value}` is not a response code of DNS";
     not_record_data: NotRecordData { value: String, rtype: String } => "`{value}` is not the data of a record of type {rtype}";
     exec_not_allowed: ExecNotAllowed {} => "a monitor of type exec runs a program, which this server does not allow";
+    client_file: ClientFile { path: String, why: String } => "`{path}` cannot be shown to servers: {why}";
+    other_key: OtherKey {} => "`client_key` is not the key of `client_certificate`";
     several_sources: SeveralSources {} => "`source` has two addresses of one family";
     no_port: NoPort { pool: String, monitor: String, check: String } => "the monitor `{monitor}` of pool `{pool}` is of type {check}, and neither it nor this endpoint has a `port`";
     // Pools.

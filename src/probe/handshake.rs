@@ -9,11 +9,10 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::client::TlsStream;
 
-use super::hop::name_of;
-use super::tls::Alpn;
+use super::tls::{Alpn, server_name};
 use super::{Failure, Phase, Progress, connect, tls};
 use crate::health::ProbeTask;
-use crate::model::{TlsCheck, TlsSession};
+use crate::model::TlsSession;
 
 /// Connects, shakes hands, says goodbye.
 pub(super) async fn probe(
@@ -45,16 +44,4 @@ async fn goodbye(stream: &mut TlsStream<TcpStream>) -> io::Result<()> {
     let mut octets = [0; 1024];
     while stream.read(&mut octets).await? > 0 {}
     Ok(())
-}
-
-/// What the certificate must hold: the monitor's `server_name`, else the name
-/// in Host (the endpoint's, else `host`), else the one that the address was
-/// found under, else the address.
-pub(super) fn server_name(task: &ProbeTask, rules: Option<&TlsCheck>, host: Option<&str>) -> String {
-    let own = rules.and_then(|rules| rules.server_name.as_deref());
-    let host = task.host.as_deref().or(host).map(name_of);
-    match own.or(host).or(task.hostname.as_deref()) {
-        Some(name) => name.to_owned(),
-        None => task.address.to_string(),
-    }
 }

@@ -1,55 +1,55 @@
-//! One HTTP/1.1 request after another, until an answer can be judged.
+//! One HTTP request after another, until an answer can be judged.
+
+mod judge;
 
 use std::borrow::Cow;
-use std::error::Error as _;
-use std::future::poll_fn;
-use std::io;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
-use std::task::Poll;
-use std::time::Duration;
 
-use http_body_util::{BodyExt, Empty};
-use hyper::body::{Body, Bytes, Incoming};
-use hyper::client::conn::http1;
+use hyper::body::Bytes;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Uri};
-use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::task::coop::unconstrained;
-use tokio::time::{Instant, timeout_at};
 
+use self::judge::judge;
+use super::exchange::{self, Version};
 use super::hop::{BadLocation, Hop, host_header, same_host};
-use super::search::{Letters, Search};
-use super::tls::Alpn;
+use super::tls::{Alpn, server_name};
 use super::{Failure, Phase, Progress, connect, tls};
 use crate::health::{ProbeTask, Reason};
-use crate::model::HttpCheck;
+use crate::model::{HttpCheck, TlsCheck};
+
+pub(super) use self::judge::Patterns;
 
 /// How many redirects one attempt follows.
 const MAX_REDIRECTS: usize = 5;
 
-/// The largest head of a response.
-const MAX_HEAD: usize = 64 * 1024;
+/// What a probe's requests have in common.
+#[derive(Clone, Copy)]
+pub(super) struct Probe<'a> {
+    pub configs: &'a tls::Configs,
+    pub patterns: &'a Patterns,
+    pub task: &'a ProbeTask,
+    pub check: &'a HttpCheck,
+}
 
-/// How long the rest of a body is read after the verdict, so that the server
-/// can finish writing; within the attempt's deadline.
-const LINGER: Duration = Duration::from_millis(100);
+/// What is asked, until a redirect changes it.
+struct Content {
+    method: Method,
+    body: Option<Bytes>,
+}
 
 /// Makes the request, follows redirects if told to, judges the last answer.
-pub(super) async fn probe(
-    configs: &tls::Configs,
-    task: &ProbeTask,
-    check: &HttpCheck,
-    progress: &mut Progress,
-) -> Result<(), Failure> {
+pub(super) async fn probe(probe: Probe<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    let Probe { task, check, .. } = probe;
     let first = first_hop(task, check);
-    let mut method = Method::from_bytes(check.method.as_bytes()).map_err(|_| INVALID_REQUEST)?;
+    let method = Method::from_bytes(check.method.as_bytes()).map_err(|_| INVALID_REQUEST)?;
+    let body = check.body.as_deref().map(Bytes::copy_from_slice);
+    let mut content = Content { method, body };
     let mut followed: Option<Hop> = None;
     for redirects in 0.. {
         let hop = followed.as_ref().unwrap_or(&first);
         let at_home = followed.is_none() || same_host(first.name(), hop.name());
-        let location = match request(configs, task, check, hop, &method, at_home, progress).await? {
+        let location = match request(&probe, hop, &content, at_home, progress).await? {
             Answer::Judged(verdict) => return verdict,
             Answer::Redirect(_) if redirects == MAX_REDIRECTS => break,
             Answer::Redirect(location) => location,
@@ -58,8 +58,8 @@ pub(super) async fn probe(
         followed = Some(hop.follow(location).map_err(|BadLocation| BAD_LOCATION)?);
         // RFC 9110 §15.4: 303 turns all but HEAD into GET; so do 301 and 302 with POST, by custom.
         match progress.status {
-            Some(303) if method != Method::HEAD => method = Method::GET,
-            Some(301 | 302) if method == Method::POST => method = Method::GET,
+            Some(303) if content.method != Method::HEAD => content = PLAIN_GET,
+            Some(301 | 302) if content.method == Method::POST => content = PLAIN_GET,
             _ => {}
         }
     }
@@ -68,7 +68,7 @@ pub(super) async fn probe(
 
 const INVALID_REQUEST: Failure = Failure::NotTested(Reason::OtherFailure, "invalid_request");
 const BAD_LOCATION: Failure = Failure::Failed(Reason::HttpInvalidResponse, "bad_location");
-const CLOSED_EARLY: Failure = Failure::Failed(Reason::HttpInvalidResponse, "closed_early");
+const PLAIN_GET: Content = Content { method: Method::GET, body: None };
 
 /// What came of one request.
 enum Answer {
@@ -78,232 +78,150 @@ enum Answer {
 }
 
 fn first_hop<'a>(task: &'a ProbeTask, check: &'a HttpCheck) -> Hop<'a> {
-    let own = || check.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("host"));
     let tls = check.tls.is_some();
-    let host = match (&task.host, own()) {
+    let host = match (&task.host, own_host(check)) {
         (Some(host), _) => Cow::Borrowed(&**host),
-        (None, Some((_, host))) => Cow::Borrowed(host.as_str()),
+        (None, Some(host)) => Cow::Borrowed(host),
         (None, None) => Cow::Owned(host_header(&task.address.to_string(), task.port, tls)),
     };
     Hop { tls, port: task.port, host, path: Cow::Borrowed(&check.path) }
 }
 
+/// The monitor's Host.
+fn own_host(check: &HttpCheck) -> Option<&str> {
+    let own = check.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("host"));
+    own.map(|(_, host)| &**host)
+}
+
 /// One connection, one request; `at_home` while the host is the monitor's.
 async fn request(
-    configs: &tls::Configs,
-    task: &ProbeTask,
-    check: &HttpCheck,
+    probe: &Probe<'_>,
     hop: &Hop<'_>,
-    method: &Method,
+    content: &Content,
     at_home: bool,
     progress: &mut Progress,
 ) -> Result<Answer, Failure> {
-    let request = compose(task, check, hop, method, at_home)?;
-    progress.status = None;
-    progress.phase = Phase::Connect;
+    let Probe { task, check, .. } = *probe;
+    let request = compose(task, check, hop, content, at_home)?;
+    progress.begin();
     let stream = match at_home {
         true => connect::connect(SocketAddr::new(task.address, hop.port), task.source()).await?,
         false => connect::connect_by_name(hop.name(), hop.port, task.source(), progress).await?,
     };
     progress.enter(if hop.tls { Phase::Tls } else { Phase::Response });
     if !hop.tls {
-        return exchange(stream, request, check, progress).await;
+        return exchange(probe, stream, request, progress).await;
     }
-    let rules = check.tls.as_ref();
-    let name = match rules.and_then(|rules| rules.server_name.as_deref()) {
-        Some(name) if at_home => name,
-        _ => hop.name(),
+    let alpn = if check.http2 { Alpn::Http2 } else { Alpn::Http1 };
+    let home;
+    let away;
+    let (rules, name) = match (at_home, &check.tls) {
+        (true, rules) => {
+            home = server_name(task, rules.as_ref(), own_host(check));
+            (rules.as_ref(), &*home)
+        }
+        // What we show of ourselves is for the endpoint alone.
+        (false, rules) => {
+            away = rules.clone().map(|rules| TlsCheck { client: None, ..rules });
+            (away.as_ref(), hop.name())
+        }
     };
-    let stream = configs.handshake(stream, rules, name, Alpn::Http1, progress).await?;
+    let stream = probe.configs.handshake(stream, rules, name, alpn, progress).await?;
     progress.enter(Phase::Response);
-    exchange(stream, request, check, progress).await
+    exchange(probe, stream, request, progress).await
 }
 
 fn compose(
     task: &ProbeTask,
     check: &HttpCheck,
     hop: &Hop<'_>,
-    method: &Method,
+    content: &Content,
     at_home: bool,
-) -> Result<Request<Empty<Bytes>>, Failure> {
+) -> Result<Request<Bytes>, Failure> {
+    let body = content.body.as_ref().filter(|_| at_home);
     let mut headers = HeaderMap::with_capacity(check.headers.len() + 5);
-    let host = HeaderValue::from_str(&hop.host).map_err(|_| INVALID_REQUEST)?;
-    headers.insert(header::HOST, host);
+    if !check.http2 {
+        let host = HeaderValue::from_str(&hop.host).map_err(|_| INVALID_REQUEST)?;
+        headers.insert(header::HOST, host);
+    }
     if at_home {
         for (name, value) in &check.headers {
             let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| INVALID_REQUEST)?;
-            if name != header::HOST {
+            let of_lost_body = check.body.is_some() && body.is_none() && is_about_content(&name);
+            if name != header::HOST && !of_lost_body {
                 let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| INVALID_REQUEST)?;
                 headers.append(name, value);
             }
         }
     }
     if !headers.contains_key(header::USER_AGENT) {
-        let agent = format!("hale/{} (pool {})", env!("CARGO_PKG_VERSION"), task.pool);
-        headers.insert(header::USER_AGENT, HeaderValue::try_from(agent).map_err(|_| INVALID_REQUEST)?);
+        headers.insert(header::USER_AGENT, user_agent(task)?);
     }
     if !headers.contains_key(header::ACCEPT) {
         headers.insert(header::ACCEPT, HeaderValue::from_static("*/*"));
     }
     // RFC 9110 §8.6: a method that anticipates content says that there is none.
-    let anticipates = matches!(*method, Method::POST | Method::PUT | Method::PATCH);
-    if anticipates && !headers.contains_key(header::CONTENT_LENGTH) {
-        headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+    let anticipates = matches!(content.method, Method::POST | Method::PUT | Method::PATCH);
+    if anticipates || body.is_some() {
+        headers.insert(header::CONTENT_LENGTH, body.map_or(0, Bytes::len).into());
     }
-    if !headers.contains_key(header::CONNECTION) {
+    // RFC 9113 §8.2.2: there are no such headers in HTTP/2.
+    if !check.http2 {
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
 
-    let mut request = Request::new(Empty::new());
-    *request.method_mut() = method.clone();
-    *request.uri_mut() = Uri::try_from(&*hop.path).map_err(|_| INVALID_REQUEST)?;
+    let mut request = Request::new(body.cloned().unwrap_or_default());
+    *request.method_mut() = content.method.clone();
+    *request.uri_mut() = match check.http2 {
+        true => absolute(if hop.tls { "https" } else { "http" }, &hop.host, &hop.path)?,
+        false => Uri::try_from(&*hop.path).map_err(|_| INVALID_REQUEST)?,
+    };
     *request.headers_mut() = headers;
     Ok(request)
 }
 
+/// Who asks.
+pub(super) fn user_agent(task: &ProbeTask) -> Result<HeaderValue, Failure> {
+    let agent = format!("hale/{} (pool {})", env!("CARGO_PKG_VERSION"), task.pool);
+    HeaderValue::try_from(agent).map_err(|_| INVALID_REQUEST)
+}
+
+/// What becomes the pseudo-headers of HTTP/2.
+pub(super) fn absolute(scheme: &str, authority: &str, path: &str) -> Result<Uri, Failure> {
+    let parts = Uri::builder().scheme(scheme).authority(authority).path_and_query(path);
+    parts.build().map_err(|_| INVALID_REQUEST)
+}
+
+/// Whether a header is about content that a redirect took away.
+fn is_about_content(name: &HeaderName) -> bool {
+    let about =
+        [header::CONTENT_TYPE, header::CONTENT_ENCODING, header::CONTENT_LANGUAGE, header::CONTENT_LOCATION];
+    about.contains(name)
+}
+
 async fn exchange<S>(
+    probe: &Probe<'_>,
     stream: S,
-    request: Request<Empty<Bytes>>,
-    check: &HttpCheck,
+    request: Request<Bytes>,
     progress: &mut Progress,
 ) -> Result<Answer, Failure>
 where
-    S: AsyncRead + AsyncWrite + Unpin,
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let (mut sender, connection) = http1::Builder::new()
-        .title_case_headers(true)
-        .max_buf_size(MAX_HEAD)
-        .handshake(TokioIo::new(stream))
-        .await
-        .map_err(|error| failure(&error))?;
-    let mut link = Link { connection: pin!(connection), over: false };
-    let response = link
-        .during(sender.send_request(request))
-        .await
-        .ok_or(CLOSED_EARLY)?
-        .map_err(|error| failure(&error))?;
-    let (head, mut body) = response.into_parts();
-    let status = head.status.as_u16();
-    progress.status = Some(status);
-    progress.hear(&[]);
-
+    let Probe { check, patterns, .. } = *probe;
+    let version = if check.http2 { Version::Http2 } else { Version::Http1 };
+    let exchange::Answer { head, mut body } = exchange::send(stream, request, version, progress).await?;
+    let redirects = matches!(head.status.as_u16(), 301 | 302 | 303 | 307 | 308);
+    let location = head.headers.get(header::LOCATION).filter(|_| check.follow_redirects && redirects);
     let mut left = check.body_limit;
-    let location = match check.follow_redirects && matches!(status, 301 | 302 | 303 | 307 | 308) {
-        true => head.headers.get(header::LOCATION),
-        false => None,
-    };
-    let answer = match (location, &check.expected_body) {
-        (Some(location), _) => Answer::Redirect(location.clone()),
-        (None, _) if !check.expected_codes.contains(status) => {
-            Answer::Judged(Err(Failure::Failed(Reason::ResponseCodeMismatch, "unexpected_status")))
+    let answer = match location {
+        Some(location) => Answer::Redirect(location.clone()),
+        None => {
+            let verdict = judge(check, patterns, &head, &mut body, &mut left, progress).await;
+            progress.found = Some(verdict);
+            Answer::Judged(verdict)
         }
-        (None, Some(expected)) if !expected.is_empty() => {
-            progress.phase = Phase::Body;
-            Answer::Judged(look_for(expected, &mut body, &mut left, &mut link).await)
-        }
-        (None, _) => Answer::Judged(Ok(())),
     };
-
-    if let Answer::Judged(verdict) = &answer {
-        progress.found = Some(*verdict);
-    }
-    if !body.is_end_stream() {
-        let until = progress.deadline.min(Instant::now() + LINGER);
-        // Whatever comes of the rest, the verdict stands.
-        let _ = timeout_at(until, discard(&mut body, &mut left, &mut link)).await;
-    }
+    body.leave(left, progress).await;
     Ok(answer)
-}
-
-/// Whether the first `left` octets of the body hold `expected`.
-async fn look_for<C: Future>(
-    expected: &[u8],
-    body: &mut Incoming,
-    left: &mut usize,
-    link: &mut Link<'_, C>,
-) -> Result<(), Failure> {
-    let mut search = Search::new(expected, Letters::EitherCase);
-    while *left > 0 {
-        match link.during(body.frame()).await.ok_or(CLOSED_EARLY)? {
-            None => break,
-            Some(Err(error)) => return Err(failure(&error)),
-            Some(Ok(frame)) => {
-                let Some(data) = frame.data_ref() else { continue };
-                let data = &data[..data.len().min(*left)];
-                *left -= data.len();
-                if search.feed(data) {
-                    return Ok(());
-                }
-            }
-        }
-    }
-    Err(Failure::Failed(Reason::ResponseBodyMismatch, "body_not_found"))
-}
-
-/// Reads on to the end of the body or until `left` octets have come.
-async fn discard<C: Future>(body: &mut Incoming, left: &mut usize, link: &mut Link<'_, C>) {
-    while *left > 0 {
-        match link.during(body.frame()).await {
-            Some(Some(Ok(frame))) => {
-                *left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
-            }
-            _ => return,
-        }
-    }
-}
-
-/// A connection that moves only while its user waits; there is no task that could be left behind.
-struct Link<'a, C> {
-    connection: Pin<&'a mut C>,
-    over: bool,
-}
-
-impl<C: Future> Link<'_, C> {
-    /// What `work` gives; None if the connection ended without it.
-    async fn during<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
-        // Unconstrained: when the connection is over, Pending must mean that nothing will come.
-        let mut work = pin!(unconstrained(work));
-        poll_fn(|cx| {
-            self.over = self.over || self.connection.as_mut().poll(cx).is_ready();
-            match work.as_mut().poll(cx) {
-                Poll::Pending if self.over => Poll::Ready(None),
-                polled => polled.map(Some),
-            }
-        })
-        .await
-    }
-}
-
-fn failure(error: &hyper::Error) -> Failure {
-    if let Some(error) = error.source().and_then(|source| source.downcast_ref::<io::Error>()) {
-        return io_failure(error);
-    }
-    if error.is_parse_too_large() {
-        return Failure::Failed(Reason::HttpInvalidResponse, "head_too_large");
-    }
-    if error.is_incomplete_message() || error.is_canceled() || error.is_closed() {
-        return CLOSED_EARLY;
-    }
-    Failure::Failed(Reason::HttpInvalidResponse, "malformed_response")
-}
-
-fn io_failure(error: &io::Error) -> Failure {
-    if let Some(error) = tls::cause(error) {
-        return tls::failure(error);
-    }
-    match error.kind() {
-        io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted | io::ErrorKind::BrokenPipe => {
-            Failure::Failed(Reason::ConnectionReset, "connection_reset")
-        }
-        io::ErrorKind::UnexpectedEof => CLOSED_EARLY,
-        io::ErrorKind::TimedOut => Failure::TimedOut(Phase::Response),
-        io::ErrorKind::HostUnreachable => Failure::Failed(Reason::NoRouteToHost, "host_unreachable"),
-        io::ErrorKind::NetworkUnreachable => {
-            Failure::Failed(Reason::NetworkUnreachable, "network_unreachable")
-        }
-        io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
-            Failure::Failed(Reason::HttpInvalidResponse, "malformed_response")
-        }
-        _ => Failure::Failed(Reason::OtherFailure, "io_error"),
-    }
 }

@@ -8,8 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-use super::handshake::server_name;
-use super::tls::Alpn;
+use super::tls::{Alpn, server_name};
 use super::{Failure, Phase, Progress, connect, talk, tls};
 use crate::health::{ProbeTask, Reason};
 use crate::model::{SmtpCheck, SmtpSession};

@@ -19,8 +19,9 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::hop::name_of;
 use super::{Failure, Phase, Progress};
-use crate::health::{Degraded, Reason};
+use crate::health::{Degraded, ProbeTask, Reason};
 use crate::model::{ClientIdentity, TlsCheck};
 
 /// Client configurations, one for each way of shaking hands that is in use.
@@ -174,6 +175,18 @@ impl Configs {
         };
         config.resumption = Resumption::disabled(); // each probe is to see a whole handshake
         Ok(config)
+    }
+}
+
+/// What the certificate must hold: the monitor's `server_name`, else the name
+/// in Host (the endpoint's, else `host`), else the one that the address was
+/// found under, else the address.
+pub(super) fn server_name(task: &ProbeTask, rules: Option<&TlsCheck>, host: Option<&str>) -> String {
+    let own = rules.and_then(|rules| rules.server_name.as_deref());
+    let host = task.host.as_deref().or(host).map(name_of);
+    match own.or(host).or(task.hostname.as_deref()) {
+        Some(name) => name.to_owned(),
+        None => task.address.to_string(),
     }
 }
 

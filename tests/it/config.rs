@@ -179,6 +179,45 @@ fn api_objects_paste_in_under_their_names() {
 }
 
 #[test]
+fn every_key_of_http_and_tls_reaches_the_model() {
+    let loaded = accepted("http_and_tls.yaml");
+    assert_eq!(loaded.lints, []);
+    let [load, plain, rpc, shake, web] = &loaded.model.monitors[..] else { panic!("five monitors") };
+
+    let Check::Http(http) = &web.check else { panic!("it is https") };
+    let pair = |one: &str, other: &str| (one.to_owned(), other.to_owned());
+    assert_eq!(http.body.as_deref(), Some(&b"{\"deep\":true}"[..]));
+    assert!(http.http2);
+    assert_eq!(http.expected_regex.as_deref(), Some("\"status\": *\"(ok|degraded)\""));
+    assert_eq!(
+        http.expected_json,
+        [pair("/status", "ok"), pair("/checks/0/up", "true"), pair("/load", "0.5")]
+    );
+    assert_eq!(http.expected_headers, [pair("X-Ready", "1"), pair("X-Any", "")]);
+    let tls = http.tls.as_ref().unwrap();
+    let day = Duration::from_secs(24 * 3600);
+    assert_eq!((tls.degraded_below, tls.fail_below), (Some(14 * day), Some(3 * day)));
+    let client = tls.client.as_ref().unwrap();
+    assert!(client.certificates.starts_with(b"-----BEGIN CERTIFICATE-----"));
+    assert!(client.key.starts_with(b"-----BEGIN PRIVATE KEY-----"));
+
+    let Check::Tls(session) = &shake.check else { panic!("it is tls") };
+    assert_eq!((session.port, session.tls.server_name.as_deref()), (None, Some("www.example.com")));
+    assert_eq!(shake.check.usual_port(), Some(443));
+
+    let Check::Grpc(grpc) = &rpc.check else { panic!("it is grpc") };
+    assert!(grpc.tls.is_some());
+    assert_eq!((&*grpc.service, grpc.authority.as_deref()), ("shop.Cart", Some("api.example.com")));
+    let Check::Grpc(grpc) = &plain.check else { panic!("it is grpc") };
+    assert_eq!((&grpc.tls, &*grpc.service, &grpc.authority), (&None, "", &None));
+
+    let Check::Prometheus(metric) = &load.check else { panic!("it is prometheus") };
+    assert_eq!(metric.url, "https://prometheus.example.com/p");
+    assert_eq!(metric.query, "load1{instance=\"{address}:9100\"}");
+    assert_eq!((metric.at_least, metric.at_most), (None, Some(10.0)));
+}
+
+#[test]
 fn octodns_records_become_rdata() {
     let loaded = accepted("octodns_records.yaml");
     assert_eq!(loaded.lints, []);

@@ -3,11 +3,16 @@
 mod agent;
 mod dns;
 mod exec;
+mod grpc;
 mod http;
+mod http2;
+mod https;
 mod icmp;
 mod namespace;
+mod prometheus;
 mod smtp;
 mod tcp;
+mod tls;
 mod udp;
 
 use std::net::SocketAddr;

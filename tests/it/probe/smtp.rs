@@ -2,17 +2,19 @@
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
 use haledns::health::Outcome;
 use haledns::model::{Check, SmtpCheck, SmtpSession, TlsCheck};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio_rustls::TlsAcceptor;
 
 use super::{LONG, Probe, SHORT, told};
 use crate::support::certificates::{Authority, Identity};
 use crate::support::folder::Folder;
 use crate::support::hale::until;
 use crate::support::programs::need;
-use crate::support::server::{Ending, Server, Step, acceptor};
+use crate::support::server::{Ending, Server, Step, tls_config};
 
 fn check(session: SmtpSession) -> SmtpCheck {
     SmtpCheck { port: None, hello: String::new(), session, tls: TlsCheck::default() }
@@ -172,7 +174,8 @@ async fn starttls(identity: Identity, before: &str) -> (SocketAddr, tokio::task:
             heard.push(line);
             stream.write_all(reply.as_bytes()).await.unwrap();
         }
-        let Ok(stream) = acceptor(identity).accept(stream.into_inner()).await else { return heard };
+        let acceptor = TlsAcceptor::from(Arc::new(tls_config(identity, None, &[])));
+        let Ok(stream) = acceptor.accept(stream.into_inner()).await else { return heard };
         let mut stream = BufReader::new(stream);
         for reply in ["250 mail\r\n", BYE] {
             let mut line = String::new();

@@ -2,11 +2,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
+
+use haledns::model::ClientIdentity;
 
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa,
     KeyPair, date_time_ymd,
 };
+use rustls::RootCertStore;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 /// A certificate and its key, as a server presents them.
@@ -15,12 +19,27 @@ pub struct Identity {
     pub key: PrivateKeyDer<'static>,
     /// The certificate as a file holds it.
     pub pem: String,
+    /// The key likewise.
+    pub key_pem: String,
 }
 
 impl Identity {
     fn new(certificate: &Certificate, key: &KeyPair) -> Identity {
         let octets = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-        Identity { chain: vec![certificate.der().clone()], key: octets, pem: certificate.pem() }
+        Identity {
+            chain: vec![certificate.der().clone()],
+            key: octets,
+            pem: certificate.pem(),
+            key_pem: key.serialize_pem(),
+        }
+    }
+
+    /// As what a probe shows of itself.
+    pub fn client(&self) -> ClientIdentity {
+        ClientIdentity {
+            certificates: self.pem.clone().into_bytes().into(),
+            key: self.key_pem.clone().into_bytes().into(),
+        }
     }
 }
 
@@ -41,6 +60,22 @@ impl Authority {
     /// Its certificate, as a monitor's further roots.
     pub fn roots(&self) -> Option<Arc<[u8]>> {
         Some(self.0.pem().into_bytes().into())
+    }
+
+    /// What trusts it and nobody else.
+    pub fn store(&self) -> RootCertStore {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.0.der().clone()).unwrap();
+        roots
+    }
+
+    /// An identity for names and addresses, valid for so long from now.
+    pub fn issue_for(&self, names: &[&str], left: Duration) -> Identity {
+        let mut params = params(names);
+        params.not_before = date_time_ymd(2020, 1, 1);
+        params.not_after = (SystemTime::now() + left).into();
+        let key = key();
+        Identity::new(&params.signed_by(&key, &self.0).unwrap(), &key)
     }
 
     /// An identity for names and addresses, valid from one year to another.

@@ -7,6 +7,7 @@ pub mod dns;
 pub mod endpoint;
 pub mod folder;
 pub mod hale;
+pub mod http2;
 pub mod live;
 pub mod namespace;
 pub mod programs;

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// So many tests were skipped in this run.
@@ -33,4 +34,17 @@ pub fn missing(why: &str) -> bool {
     let line = format!("SKIPPED no. {number}, {test}: {why}\n");
     let _ = std::io::stderr().write_all(line.as_bytes());
     false
+}
+
+/// A Python that has `module`, under the same condition.
+pub fn need_python(module: &str) -> Option<&'static str> {
+    // The system's packages are the system's Python's.
+    let found = ["/usr/bin/python3", "python3"].into_iter().find(|python| {
+        let import = Command::new(python).args(["-c", &format!("import {module}")]).output();
+        import.is_ok_and(|output| output.status.success())
+    });
+    if found.is_none() {
+        missing(&format!("the Python module `{module}` is not installed"));
+    }
+    found
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use rustls::ServerConfig;
 use rustls::crypto::ring;
+use rustls::server::WebPkiClientVerifier;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -17,7 +18,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
-use super::certificates::Identity;
+use super::certificates::{Authority, Identity};
 
 /// What to do next on a connection.
 #[derive(Clone)]
@@ -49,6 +50,8 @@ pub struct Seen {
     pub received: String,
     /// The name in the TLS handshake.
     pub sni: Option<String>,
+    /// Whether the client showed a certificate.
+    pub certified: bool,
     pub ending: Option<Ending>,
 }
 
@@ -96,9 +99,14 @@ impl Server {
     }
 
     pub async fn at(address: SocketAddr, scripts: Vec<Vec<Step>>, identity: Option<Identity>) -> Server {
+        Server::under(address, scripts, identity.map(|identity| tls_config(identity, None, &[]))).await
+    }
+
+    /// Over TLS of any kind.
+    pub async fn under(address: SocketAddr, scripts: Vec<Vec<Step>>, config: Option<ServerConfig>) -> Server {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let acceptor = identity.map(acceptor);
+        let acceptor = config.map(|config| TlsAcceptor::from(Arc::new(config)));
         let (log, seen) = watch::channel(Vec::new());
         let task = tokio::spawn(async move {
             let mut connections = JoinSet::new();
@@ -146,18 +154,26 @@ impl Server {
     }
 }
 
-/// What shakes hands as `identity`.
-pub fn acceptor(identity: Identity) -> TlsAcceptor {
-    let provider = ring::default_provider();
+/// A server's side of TLS: what it shows, whose certificates it demands of
+/// clients, and what it speaks.
+pub fn tls_config(identity: Identity, clients: Option<&Authority>, alpn: &[&str]) -> ServerConfig {
+    let provider = Arc::new(ring::default_provider());
     let key = provider.key_provider.load_private_key(identity.key).unwrap();
     // Not `with_single_cert`: it refuses a key that isn't the certificate's.
     let identity = SingleCertAndKey::from(CertifiedKey::new(identity.chain, key));
-    let config = ServerConfig::builder_with_provider(Arc::new(provider))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_cert_resolver(Arc::new(identity));
-    TlsAcceptor::from(Arc::new(config))
+    let builder =
+        ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions().unwrap();
+    let builder = match clients {
+        None => builder.with_no_client_auth(),
+        Some(authority) => {
+            let roots = Arc::new(authority.store());
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
+            builder.with_client_cert_verifier(verifier.build().unwrap())
+        }
+    };
+    let mut config = builder.with_cert_resolver(Arc::new(identity));
+    config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+    config
 }
 
 /// Where one connection writes down what it sees.
@@ -183,8 +199,10 @@ async fn connection(stream: TcpStream, acceptor: Option<TlsAcceptor>, script: Ve
         Some(acceptor) => match acceptor.accept(stream).await {
             Err(_) => Ending::Broken,
             Ok(stream) => {
-                let sni = stream.get_ref().1.server_name().map(str::to_owned);
-                diary.note(|seen| seen.sni = sni);
+                let session = stream.get_ref().1;
+                let sni = session.server_name().map(str::to_owned);
+                let certified = session.peer_certificates().is_some();
+                diary.note(|seen| (seen.sni, seen.certified) = (sni, certified));
                 play(stream, script, &diary, |stream| {
                     socket2::SockRef::from(stream.get_ref().0).set_linger(Some(Duration::ZERO)).unwrap();
                 })

@@ -1,11 +1,11 @@
 //! Monitors of type http and https.
 
 use crate::config::lower::Lower;
-use crate::config::place::Spot;
+use crate::config::place::{Place, Spot};
 use crate::config::problem::ProblemKind;
 use crate::config::reader::{Field, Named, OneOrMany, Scalar, brief};
 use crate::config::{shape, value};
-use crate::model::{Check, Codes, HttpCheck};
+use crate::model::{Check, Codes, HttpCheck, body_pattern};
 
 const BODY_LIMIT: usize = 10 * 1024;
 const MAX_BODY_LIMIT: usize = 16 << 20;
@@ -14,17 +14,28 @@ impl Lower<'_> {
     pub(super) fn http_check(&self, shape: &shape::Monitor, tls: bool) -> Check {
         let method = self.method(&shape.method);
         let body_limit = self.body_limit(&shape.body_limit);
+        let http2 = self.http2(&shape.http_version);
+        if http2 {
+            self.no_headers_of_http1(&shape.header);
+        }
         Check::Http(HttpCheck {
             tls: tls.then(|| self.tls(shape)),
             port: self.port(&shape.port),
             path: self.path(&shape.path),
             headers: self.headers(&shape.header),
+            body: self
+                .text(&shape.body)
+                .filter(|(text, _)| !text.is_empty())
+                .map(|(text, _)| text.as_bytes().into()),
+            http2,
             expected_codes: self.codes(&shape.expected_codes),
             expected_body: self.expected_body(&shape.expected_body, body_limit, &method),
+            expected_regex: self.expected_regex(&shape.expected_regex, &method),
+            expected_json: self.expected_json(&shape.expected_json, &method),
+            expected_headers: self.expected_headers(&shape.expected_headers),
             body_limit,
             follow_redirects: self.boolean(&shape.follow_redirects, false),
             method,
-            ..HttpCheck::default()
         })
     }
 
@@ -182,15 +193,104 @@ impl Lower<'_> {
 
     fn expected_body(&self, field: &Field<Scalar>, limit: usize, method: &str) -> Option<Vec<u8>> {
         let (text, place) = self.text(field).filter(|(text, _)| !text.is_empty())?;
-        if method == "HEAD" {
-            let help = "write `method: GET`, or take `expected_body` away".to_owned();
-            self.gather.refuse(Spot::Key(place), ProblemKind::BodyOfHead {}, Some(help));
-        } else if text.len() > limit {
+        if !self.has_no_body(place, method) && text.len() > limit {
             let kind = ProblemKind::BodyAboveLimit { octets: text.len(), limit };
             let help = "shorten it, or raise `body_limit`".to_owned();
             self.gather.refuse(Spot::Value(place), kind, Some(help));
         }
         Some(text.into())
+    }
+
+    fn expected_regex(&self, field: &Field<Scalar>, method: &str) -> Option<String> {
+        let (text, place) = self.text(field).filter(|(text, _)| !text.is_empty())?;
+        self.has_no_body(place, method);
+        if let Err(error) = body_pattern(text) {
+            // The library draws the expression over several lines; what is wrong stands in the last.
+            let words = error.to_string();
+            let why =
+                words.lines().last().unwrap_or_default().trim().trim_start_matches("error: ").to_owned();
+            let kind = ProblemKind::NotPattern { value: brief(text), why };
+            let help = "write one such as `\"status\": *\"(ok|degraded)\"`; its syntax is that of Rust's regex crate";
+            self.gather.refuse(Spot::Value(place), kind, Some(help.into()));
+        }
+        Some(text.into())
+    }
+
+    fn expected_json(&self, field: &Field<Named<Scalar>>, method: &str) -> Vec<(String, String)> {
+        let Field::Given(place, map) = field else { return Vec::new() };
+        if !map.0.is_empty() {
+            self.has_no_body(*place, method);
+        }
+        let mut expected = Vec::new();
+        for (pointer, value) in &map.0 {
+            let refuse = |why: &str, help: String| {
+                let Some(place) = value.place() else { return };
+                let kind = ProblemKind::NotPointer { value: brief(pointer), why: why.into() };
+                self.gather.refuse(Spot::Key(place), kind, Some(help));
+            };
+            if !pointer.is_empty() && !pointer.starts_with('/') {
+                let right = pointer.trim_start_matches(['$', '.']).replace('.', "/");
+                refuse("it begins with `/`", format!("write `/{}`", brief(&right)));
+            } else if pointer.split('~').skip(1).any(|rest| !rest.starts_with(['0', '1'])) {
+                refuse(
+                    "`~` stands for itself only as `~0`",
+                    format!("write `{}`", brief(&pointer.replace('~', "~0"))),
+                );
+            }
+            if let Some((text, _)) = self.text(value) {
+                expected.push((pointer.clone(), text.into()));
+            }
+        }
+        expected
+    }
+
+    fn expected_headers(&self, field: &Field<Named<Scalar>>) -> Vec<(String, String)> {
+        let mut expected = Vec::new();
+        for (name, value) in field.get().map(|named| &named.0[..]).unwrap_or_default() {
+            if let Some(place) = value.place().filter(|_| name.is_empty() || !name.bytes().all(is_token)) {
+                let kind = ProblemKind::NotHeaderName { name: brief(name) };
+                let help = "write a name such as `X-Ready`".to_owned();
+                self.gather.refuse(Spot::Key(place), kind, Some(help));
+            }
+            if let Some((text, _)) = self.text(value) {
+                expected.push((name.clone(), text.into()));
+            }
+        }
+        expected
+    }
+
+    /// Refuses a test of the body when there is none.
+    fn has_no_body(&self, place: Place, method: &str) -> bool {
+        let head = method == "HEAD";
+        if head {
+            let key = self.gather.key_of(place);
+            let help = format!("write `method: GET`, or take `{key}` away");
+            self.gather.refuse(Spot::Key(place), ProblemKind::BodyOfHead { key }, Some(help));
+        }
+        head
+    }
+
+    fn http2(&self, field: &Field<Scalar>) -> bool {
+        match self.text(field) {
+            None | Some(("" | "1.1", _)) => false,
+            Some(("2", _)) => true,
+            Some((other, place)) => {
+                self.unknown_value(place, other, &["1.1", "2"]);
+                false
+            }
+        }
+    }
+
+    /// RFC 9113 §8.2.2; the others of that section are refused anyway.
+    fn no_headers_of_http1(&self, field: &Field<Named<OneOrMany<Scalar>>>) {
+        for (name, values) in field.get().map(|named| &named.0[..]).unwrap_or_default() {
+            let of_http1 = ["keep-alive", "proxy-connection"].contains(&name.to_ascii_lowercase().as_str());
+            if let Some(place) = values.place().filter(|_| of_http1) {
+                let kind =
+                    ProblemKind::NotHeader { name: brief(name), why: "HTTP/2 has no such header".into() };
+                self.gather.refuse(Spot::Key(place), kind, Some("take it away".to_owned()));
+            }
+        }
     }
 }
 

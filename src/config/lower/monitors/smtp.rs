@@ -26,7 +26,7 @@ impl Lower<'_> {
         let starttls = self.boolean(&shape.starttls, false);
         match (tls, starttls) {
             (false, false) => {
-                self.without_tls(shape, "write `starttls: true` or `tls: true`, or take it away");
+                self.without_tls(shape, "write `starttls: true` or `tls: true`");
                 SmtpSession::Plain
             }
             (false, true) => SmtpSession::StartTls,
@@ -44,27 +44,6 @@ impl Lower<'_> {
                     );
                 }
                 SmtpSession::Tls
-            }
-        }
-    }
-
-    /// Refuses keys of TLS where there is none.
-    fn without_tls(&self, shape: &shape::Monitor, help: &str) {
-        let fields = [
-            &shape.allow_insecure,
-            &shape.server_name,
-            &shape.ca_file,
-            &shape.client_certificate,
-            &shape.client_key,
-            &shape.certificate_degraded,
-            &shape.certificate_fail,
-        ];
-        for field in fields {
-            let says_something =
-                field.get().is_some_and(|scalar| !scalar.text.is_empty() && scalar.text != "false");
-            if let Some(place) = field.place().filter(|_| says_something) {
-                let kind = ProblemKind::WithoutTls { key: self.gather.key_of(place) };
-                self.gather.refuse(Spot::Key(place), kind, Some(help.into()));
             }
         }
     }

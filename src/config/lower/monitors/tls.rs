@@ -1,15 +1,20 @@
 //! What TLS of probes is like, and monitors of type tls.
 
-use rustls::RootCertStore;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::crypto::ring;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::sign::CertifiedKey;
+use rustls::{Error, InconsistentKeys, RootCertStore};
 
 use crate::config::lower::{Lower, beside};
-use crate::config::place::Spot;
+use crate::config::place::{Place, Spot};
 use crate::config::problem::ProblemKind;
-use crate::config::reader::brief;
-use crate::config::shape;
-use crate::model::{Check, TlsCheck, TlsSession};
+use crate::config::reader::{Field, Scalar, brief};
+use crate::config::{shape, value};
+use crate::model::{Check, ClientIdentity, TlsCheck, TlsSession};
 
 impl Lower<'_> {
     pub(super) fn tls_check(&self, shape: &shape::Monitor) -> Check {
@@ -42,12 +47,133 @@ impl Lower<'_> {
                 },
             }
         });
+        let (degraded_below, fail_below) = self.certificate_limits(shape);
         TlsCheck {
             allow_insecure: self.boolean(&shape.allow_insecure, false),
             server_name,
             extra_roots,
-            ..TlsCheck::default()
+            client: self.client(shape),
+            degraded_below,
+            fail_below,
         }
+    }
+
+    /// Refuses the keys of TLS when there is none; `help` says what would make
+    /// them mean something.
+    pub(super) fn without_tls(&self, shape: &shape::Monitor, help: &str) {
+        let keys = [
+            &shape.allow_insecure,
+            &shape.server_name,
+            &shape.ca_file,
+            &shape.client_certificate,
+            &shape.client_key,
+            &shape.certificate_degraded,
+            &shape.certificate_fail,
+        ];
+        for field in keys {
+            let Field::Given(place, scalar) = field else { continue };
+            if !scalar.text.is_empty() && scalar.text != "false" {
+                let kind = ProblemKind::WithoutTls { key: self.gather.key_of(*place) };
+                self.gather.refuse(Spot::Key(*place), kind, Some(format!("take it away, or {help}")));
+            }
+        }
+    }
+
+    fn client(&self, shape: &shape::Monitor) -> Option<ClientIdentity> {
+        let (certificate, key) = (self.text(&shape.client_certificate), self.text(&shape.client_key));
+        let given =
+            |found: Option<(&str, Place)>| found.filter(|(text, _)| !text.is_empty()).map(|found| found.1);
+        match (given(certificate), given(key)) {
+            (Some(place), None) => {
+                self.missing(
+                    place,
+                    "`client_certificate`",
+                    "client_key",
+                    "name the PEM file of its private key",
+                );
+            }
+            (None, Some(place)) => {
+                let help = "name the PEM file of the certificate, those of its issuers behind it";
+                self.missing(place, "`client_key`", "client_certificate", help);
+            }
+            _ => {}
+        }
+        // Each file is looked at for itself, so that both are reported.
+        let certificates = self.client_file(certificate, "certificates", |pem| {
+            match CertificateDer::pem_slice_iter(pem).next() {
+                None => Err("no PEM certificate in it".into()),
+                Some(_) => CertificateDer::pem_slice_iter(pem)
+                    .collect::<Result<Vec<_>, _>>()
+                    .map_err(|error| error.to_string()),
+            }
+        });
+        let key = self.client_file(key, "a private key", |pem| match PrivateKeyDer::from_pem_slice(pem) {
+            Err(pem::Error::NoItemsFound) => Err("no PEM private key in it".into()),
+            Err(error) => Err(error.to_string()),
+            Ok(key) => {
+                ring::default_provider().key_provider.load_private_key(key).map_err(|error| error.to_string())
+            }
+        });
+        let ((certificates, chain, _), (key, signer, place)) = (certificates?, key?);
+        match CertifiedKey::new(chain, signer).keys_match() {
+            Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
+            Err(Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
+                let help = "name the key that the certificate was made for".to_owned();
+                self.gather.refuse(Spot::Value(place), ProblemKind::OtherKey {}, Some(help));
+            }
+            Err(error) => self.not_client_file(
+                certificate.map_or(place, |(_, place)| place),
+                certificate.map_or("", |(text, _)| text),
+                "certificates",
+                error.to_string(),
+            ),
+        }
+        Some(ClientIdentity { certificates, key })
+    }
+
+    /// The octets of a PEM file, what `read` makes of them, and where the file
+    /// is named.
+    fn client_file<T>(
+        &self,
+        named: Option<(&str, Place)>,
+        due: &str,
+        read: impl FnOnce(&[u8]) -> Result<T, String>,
+    ) -> Option<(Arc<[u8]>, T, Place)> {
+        let (text, place) = named.filter(|(text, _)| !text.is_empty())?;
+        let octets = std::fs::read(beside(self.gather, place, text)).map_err(|error| error.to_string());
+        match octets.and_then(|pem| Ok((read(&pem)?, pem))) {
+            Ok((found, pem)) => Some((pem.into(), found, place)),
+            Err(why) => {
+                self.not_client_file(place, text, due, why);
+                None
+            }
+        }
+    }
+
+    fn not_client_file(&self, place: Place, text: &str, due: &str, why: String) {
+        let path = beside(self.gather, place, text).display().to_string();
+        let help = format!("name a PEM file of {due}; a relative path begins at this file's directory");
+        self.gather.refuse(Spot::Value(place), ProblemKind::ClientFile { path, why }, Some(help));
+    }
+
+    /// With how little time left a certificate is marked degraded, and fails.
+    fn certificate_limits(&self, shape: &shape::Monitor) -> (Option<Duration>, Option<Duration>) {
+        let decade = Duration::from_secs(3650 * 24 * 3600);
+        let limit = |field: &Field<Scalar>| {
+            let given = field.get().is_some_and(|scalar| !scalar.text.is_empty());
+            let least = Duration::from_secs(1);
+            given.then(|| self.duration(field, least..=decade, decade))
+        };
+        let (degraded, fail) = (limit(&shape.certificate_degraded), limit(&shape.certificate_fail));
+        if let (Some(first), Some(second)) = (degraded, fail)
+            && first <= second
+            && let Some((text, place)) = self.text(&shape.certificate_degraded)
+        {
+            let range = format!("more than `certificate_fail`, which is {}", value::show(second));
+            let help = "a certificate is marked degraded before it fails".to_owned();
+            self.out_of_range(place, text, range, Some(help));
+        }
+        (degraded, fail)
     }
 }
 
