@@ -30,12 +30,14 @@ use tracing::{info, warn};
 use crate::authority::Prepared;
 use crate::clock::Clock;
 use crate::config::{Loaded, Settings};
-use crate::engine::{Change, Effect, Engine, Event};
+use crate::engine::{Change, Effect, Engine, Event, Lookup};
 use crate::health::{Outcome, ProbeResult, Reason, ScheduleCounters, TargetId};
 use crate::model::{Model, Pool};
 use crate::os;
 use crate::probe::Prober;
+use crate::moment::Moment;
 use crate::publish::Publisher;
+use crate::resolve::Resolver;
 use crate::serve::{self, ListenError};
 use crate::telemetry;
 
@@ -44,6 +46,11 @@ pub use reload::{Reloader, Watch};
 
 /// How often the totals are logged, if they moved.
 const TOTALS_EVERY: Duration = Duration::from_secs(60);
+
+/// How often the wall clock is compared with the time line, and by how many
+/// milliseconds it must have been set to be told of.
+const CLOCK_EVERY: Duration = Duration::from_secs(10);
+const LEAST_STEP: u64 = 1000;
 
 /// Why the server didn't start.
 #[derive(Debug)]
@@ -143,6 +150,8 @@ pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result
         prober: Arc::new(Prober::new()),
         probes: probes.handle(),
         running: HashMap::new(),
+        resolver: resolver(&[]),
+        step: 0,
         tell,
         ready,
         stopped,
@@ -226,6 +235,13 @@ impl Drop for ProbeThreads {
     }
 }
 
+/// What looks up the host names of endpoints.
+fn resolver(servers: &[SocketAddr]) -> Option<Resolver> {
+    Resolver::new(servers)
+        .inspect_err(|error| warn!("host names of endpoints can't be looked up: {error}"))
+        .ok()
+}
+
 /// How many endpoints are probed, each monitor counted.
 fn targets(model: &Model) -> usize {
     let enabled = model.pools.iter().filter(|pool| pool.enabled);
@@ -252,6 +268,10 @@ struct EngineTask {
     probes: Handle,
     /// The probes on their way.
     running: HashMap<TargetId, AbortHandle>,
+    /// None: the system has no resolver that can be used.
+    resolver: Option<Resolver>,
+    /// How far the wall clock had been set when it was last looked at.
+    step: i64,
     tell: Tell,
     /// Whether the first round was complete, once it is over.
     ready: watch::Sender<Option<bool>>,
@@ -266,9 +286,10 @@ impl EngineTask {
         const BATCH: usize = 256;
         let mut batch = Vec::with_capacity(BATCH);
         let mut totals_at = Instant::now() + TOTALS_EVERY;
+        let mut clock_at = Instant::now() + CLOCK_EVERY;
         loop {
             self.carry_out();
-            let mut wake_at = totals_at;
+            let mut wake_at = totals_at.min(clock_at);
             if let Some(at) = self.engine.wake_at() {
                 wake_at = wake_at.min(self.clock.instant(at).into());
             }
@@ -293,6 +314,10 @@ impl EngineTask {
                 }
             }
             self.engine.advance(now);
+            if Instant::now() >= clock_at {
+                clock_at = Instant::now() + CLOCK_EVERY;
+                self.watch_clock(now);
+            }
             if Instant::now() >= totals_at {
                 totals_at = Instant::now() + TOTALS_EVERY;
                 self.tell_totals();
@@ -320,11 +345,39 @@ impl EngineTask {
                         probe.abort();
                     }
                 }
-                Effect::Resolve { .. } | Effect::Remember(_) => {}
+                Effect::Resolve { hostname } => self.look_up(hostname),
+                Effect::Remember(_) => {}
                 Effect::Publish(snapshot) => self.publisher.publish(snapshot),
                 Effect::Ready { complete } => drop(self.ready.send_replace(Some(complete))),
                 Effect::Tell(change) => (self.tell)(&change, &self.clock),
             }
+        }
+    }
+
+    /// Looks up a host name beside everything else.
+    fn look_up(&self, hostname: Arc<str>) {
+        let (events, resolver) = (self.events.clone(), self.resolver.clone());
+        tokio::spawn(async move {
+            let name = Arc::clone(&hostname);
+            let lookup = async move {
+                match resolver {
+                    Some(resolver) => resolver.lookup(&name).await,
+                    None => Lookup::Failed,
+                }
+            };
+            // on a task of its own: a panic there is a lookup that failed
+            let lookup = tokio::spawn(lookup).await.unwrap_or(Lookup::Failed);
+            let _ = events.send(Event::Resolved { hostname, lookup });
+        });
+    }
+
+    /// Tells the engine when the wall clock was set.
+    fn watch_clock(&mut self, now: Moment) {
+        let step = self.clock.step();
+        if step.abs_diff(self.step) >= LEAST_STEP {
+            self.step = step;
+            warn!(milliseconds = step, "the wall clock was set; times go by it, intervals don't");
+            self.engine.handle(Event::ClockStepped(step), now);
         }
     }
 

@@ -13,6 +13,7 @@ pub mod moment;
 pub mod os;
 pub mod probe;
 pub mod publish;
+pub mod resolve;
 pub mod serve;
 pub mod steering;
 pub mod telemetry;

@@ -20,7 +20,7 @@ pub enum Kind {
 }
 
 /// From the foundation up.
-pub const MODULES: [(&str, Kind); 17] = [
+pub const MODULES: [(&str, Kind); 18] = [
     ("moment", Pure),
     ("model", Pure),
     ("health", Pure),
@@ -33,6 +33,7 @@ pub const MODULES: [(&str, Kind); 17] = [
     ("os", Shell),
     ("config", Shell),
     ("probe", Shell),
+    ("resolve", Shell),
     ("serve", Shell),
     ("telemetry", Shell),
     ("app", Top),
