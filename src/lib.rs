@@ -15,6 +15,7 @@ pub mod probe;
 pub mod publish;
 pub mod resolve;
 pub mod serve;
+pub mod simulate;
 pub mod steering;
 pub mod telemetry;
 pub mod wire;

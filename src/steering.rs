@@ -64,6 +64,20 @@ impl<const N: usize> Candidates<N> {
         self.addresses.is_empty()
     }
 
+    /// The same candidates without some addresses.
+    fn without(&self, gone: impl Fn(&[u8; N]) -> bool) -> Candidates<N> {
+        let stays: Vec<usize> =
+            (0..self.addresses.len()).filter(|place| !gone(&self.addresses[*place])).collect();
+        let weights: Box<[u32]> = stays.iter().map(|place| self.weights[*place]).collect();
+        Candidates {
+            addresses: stays.iter().map(|place| self.addresses[*place]).collect(),
+            total: weights.iter().sum(),
+            weights,
+            shares: self.shares.as_ref().map(|shares| stays.iter().map(|place| shares[*place]).collect()),
+            draw: self.draw,
+        }
+    }
+
     /// How many addresses an answer carries when none is left out.
     fn most(&self) -> usize {
         let (Draw::All(most) | Draw::ByWeight(most)) = self.draw;
@@ -195,6 +209,20 @@ impl PoolOffer {
     /// Whether steering may choose the pool, for either family.
     pub fn is_available(&self) -> bool {
         self.ipv4.is_some() || self.ipv6.is_some()
+    }
+
+    /// The same offer without some addresses: those of endpoints that are
+    /// wanted out while a pool goes on answering for a while.
+    pub fn without(&self, gone: &[IpAddr]) -> PoolOffer {
+        let ipv4 =
+            self.ipv4.as_ref().map(|all| Arc::new(all.without(|octets| gone.contains(&(*octets).into()))));
+        let ipv6 =
+            self.ipv6.as_ref().map(|all| Arc::new(all.without(|octets| gone.contains(&(*octets).into()))));
+        PoolOffer {
+            ipv4: ipv4.filter(|all| !all.is_empty()),
+            ipv6: ipv6.filter(|all| !all.is_empty()),
+            ..self.clone()
+        }
     }
 
     /// Whether it has nothing to answer with as the fallback pool.

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::Names;
@@ -200,10 +201,20 @@ impl Compiler {
         let before = std::mem::replace(&mut self.pools[place], health);
         changes.pool = (before.state != health.state).then_some(before);
         let next = offer(self.model.pool(pool), health, table.standings(pool));
-        if self.offers[place] == next {
+        let out = wanted_out(&self.model, pool, table);
+        let held = self.users[place].iter().any(|user| self.delayed.contains_key(user));
+        if self.offers[place] == next && (out.is_empty() || !held) {
             return changes;
         }
         self.offers[place] = next;
+        for delayed in self.users[place].iter().filter(|_| !out.is_empty()).copied().collect::<Vec<_>>() {
+            let (zone, number) = self.places[delayed];
+            let pools = &self.model.zones[zone].load_balancers[number].default_pools;
+            let Some(delayed) = self.delayed.get_mut(&delayed) else { continue };
+            for (_, kept) in pools.iter().zip(&mut delayed.kept).filter(|(id, _)| **id == pool) {
+                *kept = kept.as_ref().map(|kept| kept.without(&out)).filter(PoolOffer::is_available);
+            }
+        }
         for user in self.users[place].clone() {
             self.recompile(user, now, &mut changes);
         }
@@ -351,6 +362,12 @@ impl Compiler {
         let (zone, place) = self.places[number];
         &self.model.zones[zone].load_balancers[place]
     }
+}
+
+/// The addresses of a pool's endpoints that somebody wants out.
+fn wanted_out(model: &Model, pool: PoolId, table: &Table) -> Vec<IpAddr> {
+    let both = model.pool(pool).endpoints.iter().zip(table.standings(pool));
+    both.filter(|(_, standing)| !standing.fitness.counts()).map(|(endpoint, _)| endpoint.address).collect()
 }
 
 /// The pools whose health a load balancer's answers depend on.

@@ -16,7 +16,7 @@ mod judge;
 mod tests;
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -97,6 +97,8 @@ pub struct Table {
     step: i64,
     timers: BinaryHeap<Reverse<(Moment, PoolId, usize)>>,
     moves: Vec<Move>,
+    /// Pools that were switched on or off, perhaps.
+    touched: BTreeSet<PoolId>,
     records: Vec<Record>,
     /// Vantages that changed their minds about themselves.
     doubted: Vec<VantageId>,
@@ -334,6 +336,12 @@ impl Table {
     /// What moved since it was last asked for, in order.
     pub fn take_moves(&mut self) -> Vec<Move> {
         std::mem::take(&mut self.moves)
+    }
+
+    /// The pools of which something may be different, endpoints' standings
+    /// apart, since it was last asked for.
+    pub fn take_touched(&mut self) -> BTreeSet<PoolId> {
+        std::mem::take(&mut self.touched)
     }
 
     /// What is to be remembered since it was last asked for.

@@ -20,7 +20,7 @@ pub enum Kind {
 }
 
 /// From the foundation up.
-pub const MODULES: [(&str, Kind); 18] = [
+pub const MODULES: [(&str, Kind); 19] = [
     ("moment", Pure),
     ("model", Pure),
     ("health", Pure),
@@ -28,6 +28,7 @@ pub const MODULES: [(&str, Kind); 18] = [
     ("authority", Pure),
     ("wire", Pure),
     ("engine", Pure),
+    ("simulate", Pure),
     ("publish", Seam),
     ("clock", Shell),
     ("os", Shell),

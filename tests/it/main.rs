@@ -6,5 +6,6 @@ mod probe;
 mod running;
 mod scenarios;
 mod serve;
+mod simulation;
 mod support;
 mod wire;

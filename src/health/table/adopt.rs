@@ -76,7 +76,7 @@ impl Table {
         self.moves.truncate(moves);
         for (pool, endpoint, from) in moved {
             let to = self.pools[pool.0 as usize].standings[endpoint];
-            if from.fitness != to.fitness {
+            if from.without_share() != to.without_share() {
                 let since = now;
                 self.moves.push(super::Move { pool, endpoint, from, to, since, why: Why::Reload });
             }

@@ -118,6 +118,7 @@ impl Table {
             self.rejudge(pool, place, why, now);
         }
         // a pool may be switched on or off without any of its endpoints moving
+        self.touched.insert(pool);
         self.rejudge_dependents(pool, now);
     }
 

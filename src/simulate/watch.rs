@@ -1,0 +1,315 @@
+//! What must always hold, looked at from outside.
+//!
+//! Outcomes, orders and configurations are noted as they happen; what may be
+//! served follows from them by rules written down a second time, as plainly as
+//! can be, and slower than the engine's.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Drive;
+use crate::authority::Snapshot;
+use crate::engine::Change;
+use crate::health::{Action, Fitness, PoolState, ProbeResult, Slot, Standing, TargetId, Verdict};
+use crate::model::{
+    Combination, LoadBalancer, Model, Moves, Name, PoolId, Reach, Scope, SteeringPolicy, VantageId, Weight,
+    WhenUnavailable,
+};
+use crate::moment::Moment;
+use crate::steering::{Chance, Choice};
+
+/// A changed answer has a higher serial within this time.
+const SERIAL: Duration = Duration::from_millis(1100);
+
+/// What is known of one target from its outcomes alone.
+#[derive(Clone, Debug, Default)]
+struct Run {
+    passing: bool,
+    length: u32,
+    /// The run was long enough when its last outcome came.
+    decided: bool,
+    at: Moment,
+}
+
+/// What has been noted of a world.
+#[derive(Debug, Default)]
+pub struct Watch {
+    runs: HashMap<TargetId, Run>,
+    standings: HashMap<Scope, Standing>,
+    pools: HashMap<Arc<str>, PoolState>,
+    serials: BTreeMap<Name, u32>,
+    /// Of each zone what its answers were when the serial last went up, and
+    /// since when they are others.
+    answers: BTreeMap<Name, (Vec<BTreeSet<IpAddr>>, Option<Moment>)>,
+    seen: Option<Arc<Snapshot>>,
+    model: Option<Arc<Model>>,
+}
+
+impl Watch {
+    /// Another configuration: what was told of states may not follow on.
+    pub fn reloaded(&mut self) {
+        self.standings.clear();
+        self.pools.clear();
+    }
+
+    /// Another process: its targets have other ids.
+    pub fn restarted(&mut self) {
+        self.reloaded();
+        self.runs.clear();
+        self.seen = None;
+    }
+
+    /// Looks at what happened since the last look.
+    pub fn look(&mut self, drive: &mut Drive, declared: &Model) -> Result<(), String> {
+        let now = drive.now();
+        let model = drive.engine.model();
+        if self.model.as_ref().is_none_or(|seen| !Arc::ptr_eq(seen, model)) {
+            // addresses of host names come and go
+            let there = |scope: &Scope| drive.engine.table().place_of(scope).is_ok();
+            self.standings.retain(|scope, _| there(scope));
+            self.model = Some(Arc::clone(model));
+        }
+        let told = std::mem::take(&mut drive.told);
+        for (_, change) in &told {
+            self.follow(change)?;
+        }
+        for (id, outcome) in std::mem::take(&mut drive.landed) {
+            let Some(target) = drive.engine.table().target(id) else { continue };
+            let (pool, place) = (target.pool, target.endpoint);
+            let pass = match outcome.result {
+                ProbeResult::Pass => true,
+                ProbeResult::Fail => false,
+                ProbeResult::Error => continue,
+            };
+            // by the thresholds as declared, whatever the engine was given
+            let monitor = declared.monitors.iter().find(|monitor| monitor.name == target.task.monitor.name);
+            let Some(limits) = monitor.map(|monitor| monitor.thresholds) else { continue };
+            let run = self.runs.entry(id).or_default();
+            run.length = if run.passing == pass { run.length + 1 } else { 1 };
+            run.passing = pass;
+            run.decided = run.length >= if pass { limits.up } else { limits.down };
+            run.at = now;
+            self.judge(drive, pool, place)?;
+        }
+        let published = Arc::clone(drive.published());
+        let is_new = self.seen.as_ref().is_none_or(|seen| !Arc::ptr_eq(seen, &published));
+        if is_new && !drive.is_behind() {
+            self.answers(drive, declared)?;
+        }
+        self.serials(drive, &published)?;
+        self.seen = Some(published);
+        Ok(())
+    }
+
+    /// What is told follows on from what was told before.
+    fn follow(&mut self, change: &Change) -> Result<(), String> {
+        match change {
+            Change::Endpoint { scope, from, to, .. } => {
+                let before = self.standings.insert(scope.clone(), *to);
+                if before.is_some_and(|before| before.without_share() != from.without_share()) {
+                    return Err(format!(
+                        "{scope} was told to stand as {before:?}, and now to come from {from:?}"
+                    ));
+                }
+                if from.without_share() == to.without_share() {
+                    return Err(format!("{scope} was told to change from {from:?} to the same"));
+                }
+            }
+            Change::Pool { pool, from, to, .. } => {
+                let before = self.pools.insert(Arc::clone(pool), to.state);
+                if before.is_some_and(|before| before != *from) {
+                    return Err(format!(
+                        "pool {pool} was told to be {before:?}, and now to come from {from}"
+                    ));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// An endpoint that all see failing isn't served, one that all see passing
+    /// is healthy.
+    fn judge(&self, drive: &Drive, pool: PoolId, place: usize) -> Result<(), String> {
+        let engine = &drive.engine;
+        let (model, table, now) = (engine.model(), engine.table(), drive.now());
+        let declared = model.pool(pool);
+        let vantages = &declared.viewpoints.vantages;
+        let elsewhere = |id: &VantageId| model.vantage(*id).reach == Reach::Remote;
+        let doubting = |id: &VantageId| table.doubts_since(*id).is_some();
+        if vantages.iter().any(|id| elsewhere(id) || doubting(id)) {
+            return Ok(());
+        }
+        let (mut voters, mut failing, mut passing, mut must_fail, mut must_pass) = (0, 0, 0, false, true);
+        for (number, member) in declared.tests.members.iter().enumerate().filter(|(_, member)| member.votes) {
+            let runs: Vec<Option<&Run>> = (table.targets_of(pool, place))
+                .filter(|(_, target)| target.member == number)
+                .map(|(id, target)| {
+                    let fresh = |run: &&Run| now.since(run.at) < target.task.monitor.interval * 3;
+                    self.runs.get(&id).filter(|run| run.decided).filter(fresh)
+                })
+                .collect();
+            let all = |wanted: bool| {
+                !runs.is_empty() && runs.iter().all(|run| run.is_some_and(|run| run.passing == wanted))
+            };
+            voters += 1;
+            failing += usize::from(all(false));
+            passing += usize::from(all(true));
+            must_fail |= member.must_be_healthy && all(false);
+            must_pass &= !member.must_be_healthy || all(true);
+        }
+        let (unfit, fit) = match declared.tests.combination {
+            Combination::All => (failing > 0, passing == voters),
+            Combination::AtLeast(least) => (voters - failing < least as usize, passing >= least as usize),
+            Combination::Majority => (must_fail || 2 * failing > voters, 2 * passing >= voters && must_pass),
+        };
+        let standing = table.standings(pool)[place];
+        let name = &declared.endpoints[place].name;
+        if voters > 0 && unfit && standing.verdict == Verdict::Healthy {
+            return Err(format!("{}/{name} is healthy though all see it failing", declared.name));
+        }
+        let scope = Scope { pool: Arc::clone(&declared.name), endpoint: Some(Arc::clone(name)) };
+        let forced = table.overrides().get(&scope, Slot::Health, now).map(|said| said.action);
+        if voters > 0 && unfit && standing.fitness.is_up() && forced != Some(Action::Healthy) {
+            return Err(format!("{}/{name} is up though all see it failing", declared.name));
+        }
+        if voters > 0 && fit && standing.verdict != Verdict::Healthy {
+            return Err(format!(
+                "{}/{name} is {} though all see it passing",
+                declared.name, standing.verdict
+            ));
+        }
+        Ok(())
+    }
+
+    /// Answers carry what may be served and nothing else, and something if
+    /// there is something.
+    fn answers(&self, drive: &Drive, declared: &Model) -> Result<(), String> {
+        let model = drive.engine.model();
+        let places = model.zones.iter().flat_map(|zone| &zone.load_balancers);
+        for (balancer, compiled) in places.zip(&drive.published().balancers) {
+            let carried = carried(&compiled.ipv4);
+            if let Some(address) =
+                carried.iter().find(|address| !self.is_wanted(drive, declared, balancer, address))
+            {
+                return Err(format!("{} answers with {address}, which is wanted out", balancer.name));
+            }
+            if balancer.moves != Moves::default() {
+                continue; // it may go on with what was fit
+            }
+            let allowed = allowed(drive, balancer);
+            if !carried.is_subset(&allowed) || carried.is_empty() != allowed.is_empty() {
+                return Err(format!("{} answers with {carried:?}, allowed are {allowed:?}", balancer.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nobody wants the address out, as far as the load balancer uses it.
+    fn is_wanted(&self, drive: &Drive, declared: &Model, balancer: &LoadBalancer, address: &IpAddr) -> bool {
+        let model = drive.engine.model();
+        let table = drive.engine.table();
+        let fallback = match balancer.when_unavailable {
+            WhenUnavailable::FallbackPool(pool) => Some(pool),
+            WhenUnavailable::Nodata => None,
+        };
+        balancer.default_pools.iter().copied().chain(fallback).any(|id| {
+            let pool = model.pool(id);
+            pool.endpoints.iter().enumerate().any(|(place, endpoint)| {
+                let scope =
+                    Scope { pool: Arc::clone(&pool.name), endpoint: Some(Arc::clone(&endpoint.name)) };
+                let said = table.overrides().get(&scope, Slot::Traffic, drive.now()).map(|said| said.action);
+                let out = matches!(said, Some(Action::Drain | Action::Disable));
+                let in_config =
+                    declared.pool_named(&pool.name).map(|id| declared.pool(id)).is_some_and(|pool| {
+                        let written = pool.endpoints.iter().find(|written| written.name == endpoint.name);
+                        written.is_none_or(|written| written.enabled || said == Some(Action::Enable))
+                    });
+                endpoint.address == *address
+                    && !out
+                    && in_config
+                    && table.standings(id)[place].fitness.counts()
+            })
+        })
+    }
+
+    /// A zone's serial never goes back, and goes up when its answers change.
+    fn serials(&mut self, drive: &Drive, published: &Snapshot) -> Result<(), String> {
+        let model = drive.engine.model();
+        if published.serials.len() != model.zones.len() || drive.is_behind() {
+            return Ok(()); // a configuration that isn't published yet
+        }
+        let mut compiled = published.balancers.iter();
+        for (zone, serial) in model.zones.iter().zip(&published.serials) {
+            let answers: Vec<BTreeSet<IpAddr>> =
+                compiled.by_ref().take(zone.load_balancers.len()).map(|held| carried(&held.ipv4)).collect();
+            let before = self.serials.insert(zone.apex.clone(), *serial);
+            if before.is_some_and(|before| (serial.wrapping_sub(before) as i32) < 0) {
+                return Err(format!("the serial of {} went from {before:?} to {serial}", zone.apex));
+            }
+            let held = self.answers.entry(zone.apex.clone()).or_default();
+            if before != Some(*serial) {
+                *held = (answers, None);
+            } else if held.0 != answers {
+                let since = *held.1.get_or_insert(drive.now());
+                if drive.now().since(since) > SERIAL {
+                    return Err(format!("the answers of {} changed, and its serial didn't", zone.apex));
+                }
+            } else {
+                held.1 = None;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All addresses that answers of a choice may carry.
+fn carried(choice: &Choice<4>) -> BTreeSet<IpAddr> {
+    let mut all = BTreeSet::new();
+    for seed in 0..16 {
+        let mut chance = Chance::new(crate::health::scramble(seed));
+        if let Some(candidates) = choice.pick(&mut chance) {
+            candidates.draw(&mut chance, |octets| {
+                all.insert(IpAddr::from(*octets));
+            });
+        }
+    }
+    all
+}
+
+/// The addresses that may answer, from where the endpoints stand.
+fn allowed(drive: &Drive, balancer: &LoadBalancer) -> BTreeSet<IpAddr> {
+    let (model, table, now) = (drive.engine.model(), drive.engine.table(), drive.now());
+    let addresses = |id: PoolId, fits: fn(&Standing) -> bool| -> BTreeSet<IpAddr> {
+        let pool = model.pool(id);
+        let both = pool.endpoints.iter().zip(table.standings(id));
+        both.filter(|(endpoint, standing)| {
+            endpoint.weight > Weight(0) && endpoint.address.is_ipv4() && fits(standing)
+        })
+        .map(|(endpoint, _)| endpoint.address)
+        .collect()
+    };
+    let available = |id: &PoolId| {
+        let pool = model.pool(*id);
+        let up = table.standings(*id).iter().filter(|standing| standing.fitness.is_up()).count();
+        let needed = if pool.is_monitored() { pool.health_threshold.max(1) as usize } else { 1 };
+        let serves = addresses(*id, |standing| standing.fitness == Fitness::Up && standing.percent > 0);
+        (table.is_enabled(*id, now) && up >= needed && !serves.is_empty()).then_some(serves)
+    };
+    let steered: Vec<BTreeSet<IpAddr>> = match &balancer.steering_policy {
+        SteeringPolicy::Off => balancer.default_pools.iter().find_map(available).into_iter().collect(),
+        SteeringPolicy::Random(weights) => {
+            let pools = balancer.default_pools.iter().zip(weights).filter(|(_, weight)| **weight > Weight(0));
+            pools.filter_map(|(pool, _)| available(pool)).collect()
+        }
+    };
+    match balancer.when_unavailable {
+        _ if !steered.is_empty() => steered.into_iter().flatten().collect(),
+        WhenUnavailable::FallbackPool(id) if table.is_enabled(id, now) => {
+            addresses(id, |standing| standing.fitness.counts())
+        }
+        _ => BTreeSet::new(),
+    }
+}
