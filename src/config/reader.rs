@@ -184,6 +184,11 @@ impl<'a> Reader<'a> {
                 self.gather.refuse(at, kind, (!instead.is_empty()).then(|| instead.to_owned()));
                 return Admission::LeftOut;
             }
+            Some(Fate::Elsewhere { instead }) => {
+                let kind = ProblemKind::UnknownKey { of: words.name.into(), key: key.into() };
+                self.gather.refuse(at, kind, Some(instead.to_owned()));
+                return Admission::LeftOut;
+            }
             Some(Fate::Proxied { harmless, instead }) => {
                 if null || is_harmless(node, harmless) {
                     return Admission::LeftOut;
