@@ -768,6 +768,13 @@ impl Endpoint {
             depends_on: Vec::new(),
         }
     }
+
+    /// Whether the configuration calls it so: by its own name, or by that of
+    /// the host name it is one of several addresses of.
+    pub fn is_called(&self, name: &str) -> bool {
+        let rest = self.name.strip_prefix(name);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('@') && self.hostname.is_some())
+    }
 }
 
 /// An endpoint given by host name.

@@ -164,7 +164,7 @@ kinds! {
     no_such_group: NoSuchGroup { name: String } => "there is no monitor group `{name}`";
     // Vantages.
     not_region: NotRegion { value: String } => "`{value}` is not a region";
-    no_such_region: NoSuchRegion { name: String } => "no vantage is in a region `{name}`";
+    no_such_region: NoSuchRegion { name: String } => "no vantage is in the region `{name}`";
     not_namespace: NotNamespace { value: String, why: String } => "`{value}` is not a network namespace: {why}";
     several_local: SeveralLocal {} => "two vantages cannot both be this server's own";
     not_health_sources: NotHealthSources { value: String } => "`health_sources: {value}` is no order of sources";

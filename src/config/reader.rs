@@ -141,6 +141,8 @@ impl<'a> Reader<'a> {
                     format!("write `{{ {}: {} }}`", brief(key.trim()), brief(value.trim()))
                 })
             }
+            (Value::Single(_, text), _) => words::wrapped_in(&self.gather.key_of(self.node.place))
+                .map(|key| format!("write `{{ {key}: {} }}`", brief(text))),
             (Value::List(items), "a single value") => match &items[..] {
                 [Node { value: Value::Single(_, text), .. }] => Some(format!("write `{}`", brief(text))),
                 [] | [_] => None,

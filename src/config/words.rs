@@ -240,6 +240,11 @@ pub fn apart(key: &str) -> Option<String> {
     Some(format!("define it under `{section}` and name it here"))
 }
 
+/// The key that a single value in a list of maps stands for.
+pub fn wrapped_in(key: &str) -> Option<&'static str> {
+    key.starts_with("members[").then_some("monitor")
+}
+
 /// Whether the map under a key has single values, so that a list of pairs means
 /// the same.
 pub fn is_of_pairs(key: &str) -> bool {

@@ -83,7 +83,12 @@ fn first_hop<'a>(task: &'a ProbeTask, check: &'a HttpCheck) -> Hop<'a> {
     let host = match (&task.host, own()) {
         (Some(host), _) => Cow::Borrowed(&**host),
         (None, Some((_, host))) => Cow::Borrowed(host.as_str()),
-        (None, None) => Cow::Owned(host_header(&task.address.to_string(), task.port, tls)),
+        (None, None) => {
+            // an endpoint given by name is called by it, whatever its address is just now
+            let address = || Cow::Owned(task.address.to_string());
+            let name = task.hostname.as_deref().map_or_else(address, Cow::Borrowed);
+            Cow::Owned(host_header(&name, task.port, tls))
+        }
     };
     Hop { tls, port: task.port, host, path: Cow::Borrowed(&check.path) }
 }

@@ -67,6 +67,7 @@ fn play(scenario: &Scenario) -> Result<(), String> {
         Player { world: World::new(loaded.model), serial: None, told: 0, probes: BTreeMap::new() };
     let at_start = |what: String| format!("before the first step:\n  {what}");
     player.world.change(&scenario.endpoints).map_err(at_start)?;
+    player.world.rename(&scenario.hosts);
     match scenario.start {
         Start::Settled => player.world.settle(),
         Start::Cold => player.world.run_until(START),
@@ -115,6 +116,7 @@ impl Player {
         }
         self.world.run_until(moment)?;
         self.world.change(&step.endpoints)?;
+        self.world.rename(&step.hosts);
         if let Some(model) = model {
             self.world.reload(model)?;
         }

@@ -60,7 +60,7 @@ impl Lower<'_> {
                 }
                 Found::Zone(zone) => {
                     let kind = ProblemKind::OwnZone { value: host.to_string(), zone };
-                    let help = "write the address itself: it is in this configuration already";
+                    let help = "write the machine's address, so that no lookup comes back to this server";
                     self.gather.warn(Spot::Value(*place), kind, Some(help.into()), None);
                     continue;
                 }

@@ -27,8 +27,8 @@ impl Lower<'_> {
             stale_after: self.duration(&shape.stale_after, Duration::ZERO..=hours(24 * 7), usual.stale_after),
             flap_limit: self.number(&shape.flap_limit, 1..=1000, u64::from(usual.flap_limit)) as u32,
             flap_window: self.duration(&shape.flap_window, second..=hours(24), usual.flap_window),
-            flap_hold: self.duration(&shape.flap_hold, A_DAY, usual.flap_hold),
-            slow_start: self.duration(&shape.slow_start, A_DAY, usual.slow_start),
+            flap_hold: self.duration_or_off(&shape.flap_hold),
+            slow_start: self.duration_or_off(&shape.slow_start),
             drain_wait: self.duration(&shape.drain_wait, A_DAY, usual.drain_wait),
             ejection: self.ejection(&shape.ejection),
         }
@@ -55,6 +55,14 @@ impl Lower<'_> {
             max_ejection_time: self.duration(&shape.max_ejection_time, ejection_time..=hours(24), most),
             max_ejection_percent: self.number(&shape.max_ejection_percent, 1..=100, 10) as u8,
         })
+    }
+
+    /// Up to a day; off is no time at all.
+    fn duration_or_off(&self, field: &Field<Scalar>) -> Duration {
+        match self.switch(field) {
+            Switch::Absent | Switch::Off => Duration::ZERO,
+            Switch::On | Switch::Other(..) => self.duration(field, A_DAY, Duration::ZERO),
+        }
     }
 
     /// A number, or a rule switched off.

@@ -47,9 +47,8 @@ impl Lower<'_> {
             let local = Some(VantageId(0));
             return Sites { vantages: vec![Arc::new(own)], local, is_declared: false, region, complete };
         }
-        if let (Some(place), Some((_, first))) = (server.canaries.place(), definitions.sorted.first())
-            && let Some(first) = first.place()
-        {
+        let first = definitions.sorted.iter().filter_map(|(_, field)| field.place()).min();
+        if let (Some(place), Some(first)) = (server.canaries.place(), first) {
             self.gather.refuse_with(
                 Spot::Key(place),
                 ProblemKind::BothKeys { first: "vantages".into(), second: "canaries".into() },
@@ -101,29 +100,33 @@ impl Lower<'_> {
 
     /// The one vantage that says `local: true`.
     fn declared_local(&self, definitions: &Definitions<'_, shape::Vantage>) -> Option<VantageId> {
-        let mut first: Option<(VantageId, Place)> = None;
+        let mut saying: Vec<(Place, VantageId)> = Vec::new();
         for ((_, field), id) in definitions.sorted.iter().zip(0..) {
             let Some(shape) = field.get() else { continue };
-            let says = self.boolean(&shape.local, false);
-            let Some(place) = shape.local.place().filter(|_| says) else { continue };
-            match first {
-                None => first = Some((VantageId(id), place)),
-                Some((_, other)) => self.gather.refuse_with(
-                    Spot::Value(place),
-                    ProblemKind::SeveralLocal {},
-                    Some("keep the one that stands where this server's users are".into()),
-                    (Spot::Value(other), "the other one is here"),
-                ),
-            }
+            let says = self.boolean(&shape.local, false) && !is_true(&shape.remote);
+            saying.extend(shape.local.place().filter(|_| says).map(|place| (place, VantageId(id))));
         }
-        first.map(|(id, _)| id)
+        saying.sort();
+        let (&(first, local), others) = saying.split_first()?;
+        for (place, _) in others {
+            self.gather.refuse_with(
+                Spot::Value(*place),
+                ProblemKind::SeveralLocal {},
+                Some("keep the one that stands where this server's users are".into()),
+                (Spot::Value(first), "the other one is here"),
+            );
+        }
+        Some(local)
     }
 
     fn namespace(&self, field: &Field<Scalar>) -> Option<Arc<str>> {
         let (text, place) = self.text(field)?;
         let odd = |c: char| c.is_whitespace() || c.is_control();
         let why = match text {
-            "" => "it is empty",
+            "" => {
+                self.empty_text(place, "a network namespace");
+                return None;
+            }
             "." | ".." => "it is a directory",
             text if text.contains('/') && !text.starts_with('/') => "a path begins with `/`",
             text if text.contains(odd) => "there is white space in it",
@@ -190,8 +193,9 @@ impl Lower<'_> {
             }
         }
         let every = regions.iter().find(|(text, _)| *text == ALL_REGIONS).copied();
-        if let Some((_, place)) = every.filter(|_| regions.len() > 1) {
-            let kind = ProblemKind::BothKeys { first: ALL_REGIONS.into(), second: "single regions".into() };
+        let single = regions.iter().find(|(text, _)| *text != ALL_REGIONS);
+        if let (Some((_, place)), Some((single, _))) = (every, single) {
+            let kind = ProblemKind::BothKeys { first: ALL_REGIONS.into(), second: brief(single) };
             let help = "write `[ALL_REGIONS]` alone, or the regions without it".to_owned();
             self.gather.refuse(Spot::Value(place), kind, Some(help));
         }

@@ -21,6 +21,10 @@
 //! `error` (the probe can't be made) or answers with a code such as `503`;
 //! `hang then 503` is one attempt after the other; `-+--++` is one probe after
 //! the other, the last for all further ones.
+//!
+//! `hosts` says what lookups of host names find from then on: addresses (for
+//! 30 s each time), none for a name that doesn't exist, `fails` for nobody
+//! knows.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -49,6 +53,8 @@ pub struct Scenario {
     #[serde(default)]
     pub endpoints: BTreeMap<String, Word>,
     #[serde(default)]
+    pub hosts: BTreeMap<String, Addresses>,
+    #[serde(default)]
     pub start: Start,
     /// It runs against a real server as well.
     #[serde(default)]
@@ -73,6 +79,21 @@ pub enum Word {
     Text(String),
 }
 
+/// What a lookup of a host name finds.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Addresses {
+    Found(Vec<IpAddr>),
+    Lost(Lost),
+}
+
+/// A lookup that comes to nothing.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Lost {
+    Fails,
+}
+
 /// When the first step begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -95,6 +116,7 @@ pub struct Step {
     /// Since the step before.
     pub after: Option<Span>,
     pub endpoints: BTreeMap<String, Word>,
+    pub hosts: BTreeMap<String, Addresses>,
     /// Another configuration.
     pub reload: Option<Config>,
     /// The same configuration with texts in it replaced; each stands there once.
@@ -349,7 +371,8 @@ impl Step {
             || self.flags.is_some()
             || self.authority.is_some();
         let looks = self.ask.is_some() || !self.pools.is_empty() || !self.load_balancers.is_empty();
-        let timed = self.at.is_some() || self.after.is_some() || self.stays.is_some();
+        let timed =
+            self.at.is_some() || self.after.is_some() || self.stays.is_some() || !self.hosts.is_empty();
         let counted = self.shares.is_some() || self.serial.is_some() || !self.probes.is_empty();
         match () {
             _ if self.ask.is_some() != asked => Some("`ask` and what is expected go together"),
