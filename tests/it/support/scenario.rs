@@ -20,7 +20,9 @@
 //! An endpoint is `up`, `refused`, `hang` (every attempt times out), `reset`,
 //! `error` (the probe can't be made) or answers with a code such as `503`;
 //! `hang then 503` is one attempt after the other; `-+--++` is one probe after
-//! the other, the last for all further ones.
+//! the other, the last for all further ones. `192.0.2.1 by tcp` is what the
+//! monitor tcp finds there, `192.0.2.1 from nyc` what one vantage does; a bare
+//! address takes both back.
 //!
 //! `hosts` says what lookups of host names find from then on: addresses (for
 //! 30 s each time), none for a name that doesn't exist, `fails` for nobody
@@ -270,11 +272,24 @@ impl Word {
 pub struct Network {
     pub default: Behaviour,
     pub by_address: BTreeMap<IpAddr, Behaviour>,
+    /// For one monitor or vantage.
+    seen: BTreeMap<IpAddr, Vec<(Seen, Behaviour)>>,
+}
+
+/// Who sees something else than the others.
+#[derive(Clone, Debug, PartialEq)]
+enum Seen {
+    By(String),
+    From(String),
 }
 
 impl Default for Network {
     fn default() -> Network {
-        Network { default: Behaviour::Attempts(vec![Attempt::Up]), by_address: BTreeMap::new() }
+        Network {
+            default: Behaviour::Attempts(vec![Attempt::Up]),
+            by_address: BTreeMap::new(),
+            seen: BTreeMap::new(),
+        }
     }
 }
 
@@ -283,13 +298,37 @@ impl Network {
         for (address, word) in words {
             match address.as_str() {
                 "default" => self.default = word.behaviour()?,
-                address => {
-                    let address = address.parse().map_err(|_| format!("`{address}` is no address"))?;
-                    self.by_address.insert(address, word.behaviour()?);
+                key => {
+                    let words: Vec<&str> = key.split(' ').collect();
+                    let seen = match words[..] {
+                        [_] => None,
+                        [_, "by", monitor] => Some(Seen::By(monitor.into())),
+                        [_, "from", vantage] => Some(Seen::From(vantage.into())),
+                        _ => return Err(format!("`{key}` is neither an address nor one seen by somebody")),
+                    };
+                    let address = words[0].parse().map_err(|_| format!("`{key}` is no address"))?;
+                    let Some(seen) = seen else {
+                        self.seen.remove(&address);
+                        self.by_address.insert(address, word.behaviour()?);
+                        continue;
+                    };
+                    let there = self.seen.entry(address).or_default();
+                    there.retain(|(other, _)| *other != seen);
+                    there.push((seen, word.behaviour()?));
                 }
             }
         }
         Ok(())
+    }
+
+    /// What one monitor sees from one vantage.
+    pub fn seen(&self, address: IpAddr, monitor: &str, vantage: &str) -> &Behaviour {
+        let there = self.seen.get(&address).map(|seen| &seen[..]).unwrap_or_default();
+        let special = there.iter().find(|(seen, _)| match seen {
+            Seen::By(name) => name == monitor,
+            Seen::From(name) => name == vantage,
+        });
+        special.map_or_else(|| self.of(address), |(_, behaviour)| behaviour)
     }
 
     pub fn of(&self, address: IpAddr) -> &Behaviour {

@@ -87,7 +87,9 @@ impl World {
     /// From now on the endpoints do this.
     pub fn change(&mut self, endpoints: &BTreeMap<String, Word>) -> Result<(), String> {
         self.network.change(endpoints)?;
-        self.turns.retain(|address, _| !endpoints.contains_key(&address.to_string()));
+        let changed = |key: &String| key.split(' ').next().and_then(|address| address.parse().ok());
+        let changed: Vec<IpAddr> = endpoints.keys().filter_map(changed).collect();
+        self.turns.retain(|address, _| !changed.contains(address));
         Ok(())
     }
 
@@ -201,7 +203,8 @@ impl World {
         }
         *self.probes.entry(task.address).or_default() += 1;
         let turn = self.turns.entry(task.address).or_default();
-        let outcome = outcome(self.network.of(task.address), *turn, task);
+        let seen = self.network.seen(task.address, &task.monitor.name, &task.vantage.name);
+        let outcome = read(outcome(seen, *turn, task), task);
         *turn += 1;
         self.departures += 1;
         self.flights.insert((self.now + outcome.took, self.departures), (target, outcome));
@@ -338,6 +341,17 @@ fn outcome(behaviour: &Behaviour, turn: usize, task: &ProbeTask) -> Outcome {
     }
     let reason = if tcp { Reason::TcpTimeout } else { Reason::HttpTimeout };
     Outcome { took, ..Outcome::new(ProbeResult::Fail, reason, "timeout") }
+}
+
+/// What the monitor makes of it: an inverted one passes what fails.
+fn read(found: Outcome, task: &ProbeTask) -> Outcome {
+    match found.result {
+        ProbeResult::Pass if task.monitor.reading.invert => {
+            Outcome { result: ProbeResult::Fail, reason: Reason::Inverted, detail: "inverted", ..found }
+        }
+        ProbeResult::Fail if task.monitor.reading.invert => Outcome { result: ProbeResult::Pass, ..found },
+        _ => found,
+    }
 }
 
 /// A name as a scenario writes it.
