@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, timeout_at};
 
-use super::hop::{BadLocation, Hop, host_header, same_host};
+use super::hop::{BadLocation, Hop, same_host, usual_host};
 use super::search::{Letters, Search};
 use super::tls::Alpn;
 use super::{Failure, Phase, Progress, connect, tls};
@@ -83,12 +83,7 @@ fn first_hop<'a>(task: &'a ProbeTask, check: &'a HttpCheck) -> Hop<'a> {
     let host = match (&task.host, own()) {
         (Some(host), _) => Cow::Borrowed(&**host),
         (None, Some((_, host))) => Cow::Borrowed(host.as_str()),
-        (None, None) => {
-            // an endpoint given by name is called by it, whatever its address is just now
-            let address = || Cow::Owned(task.address.to_string());
-            let name = task.hostname.as_deref().map_or_else(address, Cow::Borrowed);
-            Cow::Owned(host_header(&name, task.port, tls))
-        }
+        (None, None) => Cow::Owned(usual_host(task, tls)),
     };
     Hop { tls, port: task.port, host, path: Cow::Borrowed(&check.path) }
 }

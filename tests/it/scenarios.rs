@@ -249,6 +249,7 @@ fn every_documented_case_has_a_scenario() {
         numbered("L", &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
         numbered("M", &[1, 2, 3, 4, 5, 6]),
         numbered("C", &[1, 2, 3, 4]),
+        numbered("G", &[1, 2, 3, 4, 5, 6, 7]), // G8 is H4's unknown, beside `combine`
         numbered("D", &[1, 2, 3, 5, 6, 7, 8]), // D4 is of another product
     ]
     .concat()

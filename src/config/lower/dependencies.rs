@@ -146,12 +146,16 @@ impl Lower<'_> {
             }
             // the way down to where we are: a node, how it was reached, and what is left of its needs
             let mut way = vec![(start.clone(), None, needs.of(&start).into_iter())];
+            let mut on_way = BTreeMap::from([(start, 0)]);
             while let Some((_, _, left)) = way.last_mut() {
                 let Some((next, place)) = left.next() else {
-                    done.extend(way.pop().map(|(node, ..)| node));
+                    if let Some((node, ..)) = way.pop() {
+                        on_way.remove(&node);
+                        done.insert(node);
+                    }
                     continue;
                 };
-                if let Some(begin) = way.iter().position(|(node, ..)| *node == next) {
+                if let Some(&begin) = on_way.get(&next) {
                     let places = way[begin + 1..].iter().map(|(_, place, _)| *place).chain([place]);
                     let closing: Option<Place> = places.flatten().last();
                     if let Some(closing) = closing.filter(|closing| told.insert(*closing)) {
@@ -163,6 +167,7 @@ impl Lower<'_> {
                     }
                 } else if !done.contains(&next) {
                     let further = needs.of(&next).into_iter();
+                    on_way.insert(next.clone(), way.len());
                     way.push((next, place, further));
                 }
             }
