@@ -885,3 +885,23 @@ pub enum WhenUnavailable {
     /// Nothing: NOERROR with the SOA.
     Nodata,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_is_called_by_its_name_or_its_host_names() {
+        let address = [192, 0, 2, 1].into();
+        let found = |name: &str| Endpoint {
+            hostname: Some("web.example.net".into()),
+            ..Endpoint::new(name, address)
+        };
+        assert!(Endpoint::new("web", address).is_called("web"));
+        assert!(found("web").is_called("web"));
+        assert!(found("web@192.0.2.1").is_called("web"));
+        assert!(found("web@192.0.2.1").is_called("web@192.0.2.1"));
+        assert!(!found("web2").is_called("web"));
+        assert!(!Endpoint::new("web@192.0.2.1", address).is_called("web"), "it is written so");
+    }
+}

@@ -179,7 +179,7 @@ kinds! {
     no_such_monitor: NoSuchMonitor { name: String } => "there is no monitor `{name}`";
     no_such_pool: NoSuchPool { name: String } => "there is no pool `{name}`";
     no_such_endpoint: NoSuchEndpoint { pool: String, name: String } => "the pool `{pool}` has no endpoint `{name}`";
-    needs_itself: NeedsItself { of: String, value: String } => "{of} cannot depend on `{value}`: that is itself, or contains it";
+    needs_itself: NeedsItself { of: String, value: String } => "{of} cannot depend on `{value}`: one is the other, or a part of it";
     needs_circle: NeedsCircle { path: String } => "these depend on each other in a circle: {path}";
     threshold_above_size: ThresholdAboveSize { key: String, threshold: u64, size: String } => "`{key}` is {threshold}, but the pool has {size}";
     not_address: NotAddress { value: String, why: String } => "`{value}` is not an address: {why}";

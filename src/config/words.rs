@@ -154,7 +154,6 @@ static POOL: Words = Words {
         "load_shedding",
         unless(&["0", "random", "hash"], "lower the pool's weight under `random_steering` instead"),
     )],
-    ..NONE
 };
 
 static ENDPOINT: Words = Words {
