@@ -150,7 +150,7 @@ pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result
         prober: Arc::new(Prober::new()),
         probes: probes.handle(),
         running: HashMap::new(),
-        resolver: resolver(&[]),
+        resolver: resolver(&settings.resolvers),
         step: 0,
         tell,
         ready,

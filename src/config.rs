@@ -71,6 +71,8 @@ pub struct Settings {
     /// Monitors may run programs.
     pub allow_exec: bool,
     pub log: LogFormat,
+    /// Who is asked for host names; empty: the system's.
+    pub resolvers: Vec<SocketAddr>,
 }
 
 impl Default for Settings {
@@ -85,6 +87,7 @@ impl Default for Settings {
             reload_guard: true,
             allow_exec: false,
             log: LogFormat::Auto,
+            resolvers: Vec::new(),
         }
     }
 }

@@ -175,13 +175,17 @@ fn colours(to: &impl IsTerminal) -> bool {
 fn summary(loaded: &Loaded) -> String {
     let model = &loaded.model;
     let balancers: usize = model.zones.iter().map(|zone| zone.load_balancers.len()).sum();
-    let endpoints: usize = model.pools.iter().map(|pool| pool.endpoints.len()).sum();
+    let endpoints: usize = model.pools.iter().map(|pool| pool.endpoints.len() + pool.hosts.len()).sum();
+    let vantages = match model.vantages.len() {
+        1 => String::new(),
+        number => format!("{}, ", count(number, "vantage")),
+    };
     let warnings = match loaded.lints.len() {
         0 => String::new(),
         number => format!("\n{}, ", count(number, "warning")),
     };
     format!(
-        "{warnings}no errors: {}, {}, {}, {}, {} in {}\n",
+        "{warnings}no errors: {}, {}, {}, {}, {vantages}{} in {}\n",
         count(model.zones.len(), "zone"),
         count(balancers, "load balancer"),
         count(model.pools.len(), "pool"),

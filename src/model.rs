@@ -775,6 +775,13 @@ impl Endpoint {
             depends_on: Vec::new(),
         }
     }
+
+    /// Whether the configuration calls it so: by its own name, or by that of
+    /// the host name it is one of several addresses of.
+    pub fn is_called(&self, name: &str) -> bool {
+        let rest = self.name.strip_prefix(name);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('@') && self.hostname.is_some())
+    }
 }
 
 /// An endpoint given by host name.
@@ -884,4 +891,24 @@ pub enum WhenUnavailable {
     FallbackPool(PoolId),
     /// Nothing: NOERROR with the SOA.
     Nodata,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_is_called_by_its_name_or_its_host_names() {
+        let address = [192, 0, 2, 1].into();
+        let found = |name: &str| Endpoint {
+            hostname: Some("web.example.net".into()),
+            ..Endpoint::new(name, address)
+        };
+        assert!(Endpoint::new("web", address).is_called("web"));
+        assert!(found("web").is_called("web"));
+        assert!(found("web@192.0.2.1").is_called("web"));
+        assert!(found("web@192.0.2.1").is_called("web@192.0.2.1"));
+        assert!(!found("web2").is_called("web"));
+        assert!(!Endpoint::new("web@192.0.2.1", address).is_called("web"), "it is written so");
+    }
 }

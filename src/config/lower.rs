@@ -6,13 +6,19 @@
 
 mod balancers;
 mod conflicts;
+mod dependencies;
+mod groups;
+mod hosts;
+mod maintenance;
 mod monitors;
 mod pools;
 mod records;
+mod rules;
+mod vantages;
 mod zones;
 
 use std::borrow::Cow;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -23,9 +29,11 @@ use std::time::Duration;
 use super::file::Kind;
 use super::place::{Gather, Place, Spot};
 use super::problem::ProblemKind;
-use super::reader::{Field, Named, Scalar, brief};
+use super::reader::{Field, Named, OneOrMany, Scalar, brief};
 use super::{LogFormat, Settings, shape, value, words};
-use crate::model::{Member, Model, WhenUnavailable};
+use crate::model::{Member, Model, Reach, WhenUnavailable};
+use dependencies::Needs;
+use pools::Known;
 
 /// How many probes at once are taken for granted when `max_probes` is absent.
 const USUAL_MAX_PROBES: u32 = 10_000;
@@ -46,18 +54,45 @@ pub fn lower(files: &[Field<shape::File>], gather: &Gather) -> (Settings, Model)
     let unread = given().any(|file| matches!(file.server, Field::Broken(_)));
     let lower = Lower { allow_exec: settings.allow_exec || unread, ..lower };
     let monitors = lower.collect("monitor", given().map(|file| &file.monitors));
+    let groups = lower.collect("monitor group", given().map(|file| &file.monitor_groups));
     let pools = lower.collect("pool", given().map(|file| &file.pools));
-    let model = Model { monitors: lower.monitors(&monitors), ..Model::default() };
-    let model = Model { pools: lower.pools(&pools, &monitors, &model), ..model };
+    let vantages = lower.collect("vantage", given().map(|file| &file.vantages));
+    let sites = lower.vantages(&vantages, server, &pools);
+    let doubt = lower.doubt(server, &sites.vantages);
+    let model = Model { monitors: lower.monitors(&monitors), doubt, ..Model::default() };
+    let known = Known {
+        pools: &pools,
+        monitors: &monitors,
+        groups: &groups,
+        members: &lower.monitor_groups(&groups, &monitors),
+        sites: &sites,
+        model: &model,
+        needs: Needs::default(),
+        hosts: RefCell::default(),
+    };
+    let made = lower.pools(&known);
+    lower.circles(&known.needs, &pools);
+    let hosts = known.hosts.into_inner();
     let zones = lower.zones(given(), &pools);
-    let model = Model { zones, ..model };
+    lower.own_names(&hosts, &zones);
+    let maintenance = lower.maintenance(given().map(|file| &file.maintenance), &pools);
+    let model = Model { pools: made, zones, vantages: sites.vantages, maintenance, ..model };
     if let Some(server) = server {
         lower.probe_load(&model, settings.max_probes, &server.max_probes, &monitors);
     } else {
         lower.probe_load(&model, None, &Field::Absent, &monitors);
     }
-    lower.unused(&model, &monitors, &pools);
+    let defined = Defined { monitors, groups, pools, vantages };
+    lower.unused(&model, &defined, server);
     (settings, model)
+}
+
+/// All that has a name and may be used by it.
+struct Defined<'a> {
+    monitors: Definitions<'a, shape::Monitor>,
+    groups: Definitions<'a, shape::MonitorGroup>,
+    pools: Definitions<'a, shape::Pool>,
+    vantages: Definitions<'a, shape::Vantage>,
 }
 
 /// Definitions of one sort in the order of their names, as the model has them.
@@ -113,9 +148,8 @@ impl Lower<'_> {
         let mut meant: BTreeMap<&str, String> = BTreeMap::new();
         for (name, field) in maps.filter_map(Field::get).flat_map(|map| &map.0) {
             let place = field.place().expect("what a map holds has a place");
-            let letters = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-            if name.is_empty() || !name.chars().all(letters) {
-                let right: String = name.chars().map(|c| if letters(c) { c } else { '-' }).collect();
+            if !simple_name(name) {
+                let right: String = name.chars().map(|c| if is_simple(c) { c } else { '-' }).collect();
                 self.gather.refuse(
                     Spot::Key(place),
                     ProblemKind::NotSimpleName { what: what.into(), name: brief(name) },
@@ -169,34 +203,37 @@ impl Lower<'_> {
 
     /// Warns of what nothing refers to. With an error around, or without any
     /// zone, it may be what's missing that should.
-    fn unused(
-        &self,
-        model: &Model,
-        monitors: &Definitions<'_, shape::Monitor>,
-        pools: &Definitions<'_, shape::Pool>,
-    ) {
+    fn unused(&self, model: &Model, defined: &Defined<'_>, server: Option<&shape::Server>) {
         if self.gather.has_errors() || model.zones.is_empty() {
             return;
         }
-        let used: BTreeSet<u32> = members(model).map(|member| member.monitor.0).collect();
-        for (name, place) in monitors.without(&used) {
+        let pools = || defined.pools.sorted.iter().filter_map(|(_, field)| field.get());
+        let groups = || pools().filter_map(|pool| pool.monitor_group.get());
+        let used = groups().filter_map(|name| defined.groups.id(&name.text)).collect();
+        for (name, place) in defined.groups.without(&used) {
+            let kind = ProblemKind::UnusedMonitorGroup { name: name.into() };
+            let help = format!("write `monitor_group: {name}` in a pool, or take it away");
+            self.gather.warn(Spot::Key(place), kind, Some(help), None);
+        }
+        // a member that is disabled, or of a group without a pool, is used as far as it goes
+        let in_groups = defined.groups.sorted.iter().filter_map(|(_, field)| field.get()?.members.get());
+        let in_groups = in_groups.flatten().filter_map(Field::get).filter_map(|member| {
+            let name = member.monitor.get().or(member.monitor_id.get())?;
+            defined.monitors.id(&name.text)
+        });
+        let used = members(model).map(|member| member.monitor.0).chain(in_groups).collect();
+        for (name, place) in defined.monitors.without(&used) {
             let kind = ProblemKind::UnusedMonitor { name: name.into() };
             let help = format!("write `monitor: {name}` in a pool, or take it away");
             self.gather.warn(Spot::Key(place), kind, Some(help), None);
         }
-        let balancers = || model.zones.iter().flat_map(|zone| &zone.load_balancers);
-        let fallbacks = balancers().filter_map(|balancer| match balancer.when_unavailable {
-            WhenUnavailable::FallbackPool(pool) => Some(pool),
-            WhenUnavailable::Nodata => None,
-        });
-        let listed = balancers().flat_map(|balancer| balancer.default_pools.iter().copied());
-        let used: BTreeSet<u32> = listed.chain(fallbacks).map(|pool| pool.0).collect();
-        for (name, place) in pools.without(&used) {
+        for (name, place) in defined.pools.without(&used_pools(model)) {
             let kind = ProblemKind::UnusedPool { name: name.into() };
             let help = "list it in the `default_pools` of a load balancer, name it as a `fallback_pool`, or take \
                         it away";
             self.gather.warn(Spot::Key(place), kind, Some(help.into()), None);
         }
+        self.unused_vantages(model, &defined.vantages, server);
     }
 
     fn one_server<'f>(
@@ -275,10 +312,41 @@ impl Lower<'_> {
             // What is no boolean is refused for that already.
             allow_exec: self.boolean(&server.allow_exec, !server.allow_exec.is_absent()),
             log,
+            resolvers: self.resolvers(&server.resolvers),
         }
     }
 
-    fn listen(&self, field: &Field<super::reader::OneOrMany<Scalar>>) -> Option<Vec<SocketAddr>> {
+    /// Addresses of resolvers, at port 53 unless they carry another.
+    fn resolvers(&self, field: &Field<OneOrMany<Scalar>>) -> Vec<SocketAddr> {
+        let Field::Given(place, list) = field else { return Vec::new() };
+        if list.0.is_empty() {
+            self.empty_list(
+                *place,
+                "write a resolver's address, or take the key away: then the system's are asked",
+            );
+        }
+        let mut seen: Vec<(SocketAddr, Place)> = Vec::new();
+        for item in &list.0 {
+            let Some((text, place)) = self.text(item) else { continue };
+            let plain = text.parse::<IpAddr>().map(|address| SocketAddr::new(address, 53));
+            let Ok(address) = plain.or_else(|_| text.parse()) else {
+                let kind = ProblemKind::NotAddress {
+                    value: brief(text),
+                    why: "a resolver is given by its address, and a port if it isn't 53".into(),
+                };
+                let help = "write for example `192.0.2.53`, `192.0.2.53:5353` or `\"[2001:db8::53]:5353\"`";
+                self.gather.refuse(Spot::Value(place), kind, Some(help.into()));
+                continue;
+            };
+            match seen.iter().find(|(other, _)| *other == address) {
+                Some((_, first)) => self.listed_twice(place, *first, &format!("`{address}`")),
+                None => seen.push((address, place)),
+            }
+        }
+        seen.into_iter().map(|(address, _)| address).collect()
+    }
+
+    fn listen(&self, field: &Field<OneOrMany<Scalar>>) -> Option<Vec<SocketAddr>> {
         let Field::Given(place, list) = field else { return None };
         if list.0.is_empty() {
             self.empty_list(*place, "write an address to listen on, such as `[127.0.0.1:5300]`");
@@ -325,7 +393,11 @@ impl Lower<'_> {
     ) {
         let (mut targets, mut probes) = (0, 0.0);
         for pool in model.pools.iter().filter(|pool| pool.enabled) {
-            let endpoints = pool.endpoints.iter().filter(|endpoint| endpoint.enabled).count();
+            let hosts = pool.hosts.iter().map(|host| &host.endpoint);
+            let endpoints = pool.endpoints.iter().chain(hosts).filter(|endpoint| endpoint.enabled).count();
+            let vantages = pool.viewpoints.vantages.iter().map(|id| model.vantage(*id));
+            let here = vantages.filter(|vantage| vantage.reach != Reach::Remote).count();
+            let endpoints = endpoints * here;
             for member in &pool.tests.members {
                 let monitor = model.monitor(member.monitor);
                 let worst = monitor.timeout * (u32::from(monitor.retries) + 1);
@@ -553,6 +625,23 @@ impl Lower<'_> {
     }
 }
 
+/// The pools that something goes by.
+fn used_pools(model: &Model) -> BTreeSet<u32> {
+    let balancers = || model.zones.iter().flat_map(|zone| &zone.load_balancers);
+    let fallbacks = balancers().filter_map(|balancer| match balancer.when_unavailable {
+        WhenUnavailable::FallbackPool(pool) => Some(pool),
+        WhenUnavailable::Nodata => None,
+    });
+    let listed = balancers().flat_map(|balancer| balancer.default_pools.iter().copied());
+    let canaries = model.vantages.iter().filter_map(|vantage| vantage.canaries);
+    let needed = model.pools.iter().flat_map(|pool| {
+        let hosts = pool.hosts.iter().map(|host| &host.endpoint);
+        let ends = pool.endpoints.iter().chain(hosts).flat_map(|endpoint| &endpoint.depends_on);
+        pool.depends_on.iter().chain(ends).map(|needed| needed.pool)
+    });
+    listed.chain(fallbacks).chain(canaries).chain(needed).map(|pool| pool.0).collect()
+}
+
 fn members(model: &Model) -> impl Iterator<Item = &Member> {
     model.pools.iter().flat_map(|pool| &pool.tests.members)
 }
@@ -563,6 +652,15 @@ enum Switch<'f> {
     Off,
     On,
     Other(&'f str, Place),
+}
+
+/// Whether a character can be in the name of a pool and the like.
+fn is_simple(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '-' || c == '_'
+}
+
+fn simple_name(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(is_simple)
 }
 
 fn number_help(scalar: &Scalar, range: &RangeInclusive<u64>) -> String {

@@ -168,15 +168,31 @@ kinds! {
     other_key: OtherKey {} => "`client_key` is not the key of `client_certificate`";
     several_sources: SeveralSources {} => "`source` has two addresses of one family";
     no_port: NoPort { pool: String, monitor: String, check: String } => "the monitor `{monitor}` of pool `{pool}` is of type {check}, and neither it nor this endpoint has a `port`";
+    no_such_group: NoSuchGroup { name: String } => "there is no monitor group `{name}`";
+    // Vantages.
+    not_region: NotRegion { value: String } => "`{value}` is not a region";
+    no_such_region: NoSuchRegion { name: String } => "no vantage is in the region `{name}`";
+    not_namespace: NotNamespace { value: String, why: String } => "`{value}` is not a network namespace: {why}";
+    several_local: SeveralLocal {} => "two vantages cannot both be this server's own";
+    not_health_sources: NotHealthSources { value: String } => "`health_sources: {value}` is no order of sources";
+    source_needs: SourceNeeds { source: String, needs: String } => "the health source `{source}` needs {needs}";
+    // Time.
+    not_time: NotTime { value: String } => "`{value}` is not a time";
+    not_weekly: NotWeekly { value: String } => "`{value}` is not a day of the week and a time";
+    window_backwards: WindowBackwards {} => "the window ends before it begins";
     // Pools.
     not_simple_name: NotSimpleName { what: String, name: String } => "`{name}` cannot name a {what}: its letters are a-z, A-Z, 0-9, `-` and `_`";
     not_endpoint_name: NotEndpointName { name: String } => "`{name}` cannot name an endpoint: it is 1 to 128 octets without spaces and `/`";
     no_such_monitor: NoSuchMonitor { name: String } => "there is no monitor `{name}`";
     no_such_pool: NoSuchPool { name: String } => "there is no pool `{name}`";
+    no_such_endpoint: NoSuchEndpoint { pool: String, name: String } => "the pool `{pool}` has no endpoint `{name}`";
+    needs_itself: NeedsItself { of: String, value: String } => "{of} cannot depend on `{value}`: one is the other, or a part of it";
+    needs_circle: NeedsCircle { path: String } => "these depend on each other in a circle: {path}";
     threshold_above_size: ThresholdAboveSize { key: String, threshold: u64, size: String } => "`{key}` is {threshold}, but the pool has {size}";
     not_address: NotAddress { value: String, why: String } => "`{value}` is not an address: {why}";
     unfit_address: UnfitAddress { value: String, why: String } => "`{value}` cannot be an endpoint: {why}";
-    hostname_address: HostnameAddress { value: String } => "`{value}` is a host name; endpoints given by name are not supported by this version";
+    not_host_name: NotHostName { value: String, why: String } => "`{value}` cannot be looked up as a host name: {why}";
+    own_balancer: OwnBalancer { value: String, owner: String } => "`{value}` is answered by the load balancer {owner}: the endpoint would be what it is to be an endpoint of";
     not_weight: NotWeight { value: String } => "`{value}` is not a weight";
     // Zones.
     not_name: NotName { value: String, why: String } => "`{value}`: {why}";
@@ -206,6 +222,13 @@ kinds! {
     unused_weight: UnusedWeight { pool: String } => "the pool `{pool}` is not among `default_pools`, so its weight is unused";
     no_ns_address: NoNsAddress { target: String } => "the name server {target} lies in this zone and has no address";
     unused_monitor: UnusedMonitor { name: String } => "no pool uses the monitor `{name}`";
+    unused_monitor_group: UnusedMonitorGroup { name: String } => "no pool uses the monitor group `{name}`";
+    unused_vantage: UnusedVantage { name: String } => "no pool is probed from the vantage `{name}`";
+    no_voter: NoVoter { name: String } => "no member of the monitor group `{name}` has a vote, so its pools count as not monitored";
+    canaries_silent: CanariesSilent { pool: String, why: String } => "the pool `{pool}` tells nothing as canaries: {why}";
+    never_ejects: NeverEjects {} => "`consecutive_failures` and `failure_percentage` are both off, so nothing is ever ejected";
+    window_over: WindowOver { until: String } => "the window was over at {until}";
+    own_zone: OwnZone { value: String, zone: String } => "`{value}` lies in the zone {zone}, which this server answers itself";
     unused_pool: UnusedPool { name: String } => "no load balancer uses the pool `{name}`";
     weights_without_random: WeightsWithoutRandom { name: String } => "the load balancer `{name}` is not steered at random, so `random_steering` is unused";
     threshold_unreachable: ThresholdUnreachable { pool: String, why: String } => "the pool `{pool}` is never available: {why}";

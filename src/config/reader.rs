@@ -141,6 +141,8 @@ impl<'a> Reader<'a> {
                     format!("write `{{ {}: {} }}`", brief(key.trim()), brief(value.trim()))
                 })
             }
+            (Value::Single(_, text), _) => words::wrapped_in(&self.gather.key_of(self.node.place))
+                .map(|key| format!("write `{{ {key}: {} }}`", brief(text))),
             (Value::List(items), "a single value") => match &items[..] {
                 [Node { value: Value::Single(_, text), .. }] => Some(format!("write `{}`", brief(text))),
                 [] | [_] => None,
@@ -182,6 +184,11 @@ impl<'a> Reader<'a> {
                 }
                 let kind = ProblemKind::LaterKey { key: key.into() };
                 self.gather.refuse(at, kind, (!instead.is_empty()).then(|| instead.to_owned()));
+                return Admission::LeftOut;
+            }
+            Some(Fate::Elsewhere { instead }) => {
+                let kind = ProblemKind::UnknownKey { of: words.name.into(), key: key.into() };
+                self.gather.refuse(at, kind, Some(instead.to_owned()));
                 return Admission::LeftOut;
             }
             Some(Fate::Proxied { harmless, instead }) => {

@@ -13,7 +13,10 @@ use super::reader::{Field, Named, OneOrMany, Scalar, SingleOrMap};
 pub struct File {
     pub server: Field<Server>,
     pub monitors: Field<Named<Monitor>>,
+    pub monitor_groups: Field<Named<MonitorGroup>>,
     pub pools: Field<Named<Pool>>,
+    pub vantages: Field<Named<Vantage>>,
+    pub maintenance: Field<Vec<Field<Maintenance>>>,
     pub zone: Field<Scalar>,
     pub ttl: Field<Scalar>,
     pub soa: Field<Soa>,
@@ -44,6 +47,61 @@ pub struct Server {
     pub reload_guard: Field<Scalar>,
     pub allow_exec: Field<Scalar>,
     pub log: Field<Scalar>,
+    pub site: Field<Site>,
+    pub resolvers: Field<OneOrMany<Scalar>>,
+    pub canaries: Field<Scalar>,
+    pub panic_share: Field<Scalar>,
+    pub panic_hold: Field<Scalar>,
+    pub panic_window: Field<Scalar>,
+}
+
+/// Where this server is.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Site {
+    pub region: Field<Scalar>,
+}
+
+/// A place that endpoints are probed from.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Vantage {
+    pub region: Field<Scalar>,
+    pub source: Field<OneOrMany<Scalar>>,
+    pub namespace: Field<Scalar>,
+    pub remote: Field<Scalar>,
+    pub local: Field<Scalar>,
+    pub canaries: Field<Scalar>,
+}
+
+/// A window in which a pool or an endpoint is worked on.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Maintenance {
+    pub pool: Field<Scalar>,
+    pub endpoint: Field<Scalar>,
+    pub from: Field<Scalar>,
+    pub until: Field<Scalar>,
+    pub weekly: Field<Scalar>,
+    pub r#for: Field<Scalar>,
+    pub reason: Field<Scalar>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MonitorGroup {
+    pub members: Field<Vec<Field<Member>>>,
+}
+
+/// A monitor in a group.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Member {
+    pub monitor: Field<Scalar>,
+    pub monitor_id: Field<Scalar>,
+    pub enabled: Field<Scalar>,
+    pub monitoring_only: Field<Scalar>,
+    pub must_be_healthy: Field<Scalar>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -109,6 +167,19 @@ pub struct Pool {
     pub enabled: Field<Scalar>,
     pub monitor: Field<Scalar>,
     pub monitors: Field<OneOrMany<Scalar>>,
+    pub at_least: Field<Scalar>,
+    pub monitor_group: Field<Scalar>,
+    pub check_regions: Field<OneOrMany<Scalar>>,
+    pub health_sources: Field<OneOrMany<Scalar>>,
+    pub start_period: Field<Scalar>,
+    pub stale_after: Field<Scalar>,
+    pub flap_limit: Field<Scalar>,
+    pub flap_window: Field<Scalar>,
+    pub flap_hold: Field<Scalar>,
+    pub slow_start: Field<Scalar>,
+    pub drain_wait: Field<Scalar>,
+    pub ejection: Field<Ejection>,
+    pub depends_on: Field<OneOrMany<Scalar>>,
     pub health_threshold: Field<Scalar>,
     pub minimum_origins: Field<Scalar>,
     pub endpoint_steering: Field<SteeringOrName>,
@@ -118,6 +189,18 @@ pub struct Pool {
     pub family_threshold: Field<FamilyThreshold>,
     pub endpoints: Field<Vec<Field<Endpoint>>>,
     pub origins: Field<Vec<Field<Endpoint>>>,
+}
+
+/// When outcomes of real traffic take an endpoint out.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Ejection {
+    pub consecutive_failures: Field<Scalar>,
+    pub failure_percentage: Field<Scalar>,
+    pub minimum_requests: Field<Scalar>,
+    pub ejection_time: Field<Scalar>,
+    pub max_ejection_time: Field<Scalar>,
+    pub max_ejection_percent: Field<Scalar>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -136,6 +219,7 @@ pub struct Endpoint {
     pub weight: Field<Scalar>,
     pub port: Field<Scalar>,
     pub header: Field<Named<OneOrMany<Scalar>>>,
+    pub depends_on: Field<OneOrMany<Scalar>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -157,6 +241,9 @@ pub struct LoadBalancer {
     pub fallback_pool: Field<Scalar>,
     pub when_unavailable: Field<Scalar>,
     pub session_affinity: Field<Scalar>,
+    pub failover_delay: Field<Scalar>,
+    pub failback_delay: Field<Scalar>,
+    pub failback: Field<Scalar>,
 }
 
 #[derive(Debug, Default, Deserialize)]

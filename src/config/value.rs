@@ -136,6 +136,98 @@ pub fn size(text: &str) -> Option<usize> {
     number.checked_mul(factor)
 }
 
+/// A time of RFC 3339 as Unix seconds; else what to write.
+pub fn time(text: &str) -> Result<u64, String> {
+    const USUAL: &str = "write date, time and `Z` or an offset, such as `2027-01-31T02:00:00Z`";
+    let usual = || USUAL.to_owned();
+    let Some((date, clock)) = text.split_once(['T', 't', ' ']) else {
+        return Err(match days(text) {
+            Some(_) => format!("write the time of day as well: `{text}T00:00:00Z`"),
+            None => usual(),
+        });
+    };
+    let days = days(date).ok_or_else(usual)?;
+    let (clock, offset) = split_offset(clock);
+    let second = of_day(clock).ok_or_else(usual)?;
+    let Some(offset) = offset else {
+        return Err(format!("write `{date}T{clock}Z` for UTC, or an offset such as `+02:00` behind it"));
+    };
+    let offset = offset.ok_or_else(usual)?;
+    let time = days * 86_400 + i64::from(second) - i64::from(offset);
+    u64::try_from(time).map_err(|_| "write a time after 1970".to_owned())
+}
+
+/// A day of the week and a time (`sun 02:00`, in UTC unless it has an offset)
+/// as seconds since Monday 00:00 UTC.
+pub fn weekly(text: &str) -> Option<u32> {
+    const WEEK: i32 = 7 * 86_400;
+    let (day, clock) = text.split_once(' ')?;
+    let days = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
+    let day = days.iter().position(|name| name.eq_ignore_ascii_case(day))? as i32;
+    let (clock, offset) = split_offset(clock);
+    let second = of_day(clock)? as i32;
+    let offset = offset.unwrap_or(Some(0))?;
+    u32::try_from((day * 86_400 + second - offset).rem_euclid(WEEK)).ok()
+}
+
+/// Days from 1 January 1970 to `2027-01-31`.
+fn days(date: &str) -> Option<i64> {
+    let [year, month, day] = fields::<3>(date, '-', &[4, 2, 2])?;
+    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let length = match month {
+        2 if is_leap => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        1..=12 => 31,
+        _ => return None,
+    };
+    if !(1..=length).contains(&day) {
+        return None;
+    }
+    // years that begin in March have the leap day at their end
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let before = year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    Some(before + (153 * month + 2) / 5 + day - 1 - 719_468)
+}
+
+/// Seconds from midnight to `02:00` or `02:00:00`; fractions are left out.
+fn of_day(clock: &str) -> Option<u32> {
+    let clock = match clock.split_once('.') {
+        Some((whole, fraction)) if !fraction.is_empty() && fraction.bytes().all(|b| b.is_ascii_digit()) => {
+            whole
+        }
+        Some(_) => return None,
+        None => clock,
+    };
+    let [hour, minute, second] = fields::<3>(clock, ':', &[2, 2, 2])
+        .or_else(|| fields::<3>(&format!("{clock}:00"), ':', &[2, 2, 2]))?;
+    let fits = hour < 24 && minute < 60 && second < 60;
+    fits.then_some((hour * 3600 + minute * 60 + second) as u32)
+}
+
+/// A time of day, and its offset in seconds if it has one; that is none within
+/// if it can't be read.
+fn split_offset(clock: &str) -> (&str, Option<Option<i32>>) {
+    if let Some(clock) = clock.strip_suffix(['Z', 'z']) {
+        return (clock, Some(Some(0)));
+    }
+    let Some(at) = clock.find(['+', '-']) else { return (clock, None) };
+    let (clock, offset) = clock.split_at(at);
+    let seconds = of_day(&offset[1..]).filter(|_| offset.len() == 6).map(|seconds| seconds as i32);
+    (clock, Some(seconds.map(|seconds| if offset.starts_with('-') { -seconds } else { seconds })))
+}
+
+/// Numbers of so many digits each, with `between` between them.
+fn fields<const N: usize>(text: &str, between: char, lengths: &[usize; N]) -> Option<[i64; N]> {
+    let mut parts = text.split(between);
+    let mut numbers = [0; N];
+    for (number, length) in numbers.iter_mut().zip(lengths) {
+        let part = parts.next().filter(|part| part.len() == *length)?;
+        *number = part.parse().ok().filter(|_| part.bytes().all(|b| b.is_ascii_digit()))?;
+    }
+    parts.next().is_none().then_some(numbers)
+}
+
 /// Why a text is not an endpoint's address.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NoAddress {
@@ -192,11 +284,21 @@ pub fn address(text: &str) -> Result<IpAddr, NoAddress> {
             Err(_) => malformed("each number of an IPv4 address is at most 255", None),
         };
     }
+    let named = |c: char| c.is_alphanumeric() || "-._".contains(c);
+    if let Some((name, port)) = text.split_once(':')
+        && name.contains('.')
+        && name.chars().all(named)
+        && port.parse::<u16>().is_ok()
+    {
+        return malformed("it carries a port", Some(format!("{name}`, and `port: {port}")));
+    }
+    if text.contains("://") {
+        return malformed("it is a URL", None);
+    }
     if text.contains(':') {
         return malformed("an IPv6 address is eight groups of hexadecimal digits, `::` once", None);
     }
-    let host = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
-    if !text.is_empty() && text.chars().all(host) && text.contains(|c: char| c.is_ascii_alphabetic()) {
+    if !text.is_empty() && text.chars().all(named) && text.contains(|c: char| c.is_alphabetic()) {
         return Err(NoAddress::Hostname);
     }
     malformed("it is neither an IPv4 nor an IPv6 address", None)
@@ -346,6 +448,60 @@ mod tests {
             [("010", "10"), ("00", "0"), ("00.5", "0.5"), ("0", "0"), ("0ms", "0ms"), ("5", "5")]
         {
             assert_eq!(unpadded(text), right, "{text}");
+        }
+    }
+
+    #[test]
+    fn times_are_unix_seconds() {
+        for (text, unix) in [
+            ("1970-01-01T00:00:00Z", 0),
+            ("2000-02-29T00:00:00Z", 951_782_400),
+            ("2023-11-14T22:13:20Z", 1_700_000_000),
+            ("2023-11-14t22:13:20.75z", 1_700_000_000),
+            ("2023-11-14 22:13:20Z", 1_700_000_000),
+            ("2023-11-15T00:13:20+02:00", 1_700_000_000),
+            ("2023-11-14T16:43:20-05:30", 1_700_000_000),
+            ("2024-03-01T00:00Z", 1_709_251_200),
+            ("2100-03-01T00:00:00Z", 4_107_542_400),
+        ] {
+            assert_eq!(time(text), Ok(unix), "{text}");
+        }
+        for (text, help) in [
+            ("2027-01-31", "`2027-01-31T00:00:00Z`"),
+            ("2027-01-31T02:00:00", "`2027-01-31T02:00:00Z`"),
+            ("1969-12-31T23:59:59Z", "after 1970"),
+            ("2027-02-29T00:00:00Z", "such as"),
+            ("2027-13-01T00:00:00Z", "such as"),
+            ("2027-01-31T24:00:00Z", "such as"),
+            ("2027-01-31T02:00:00+2:00", "such as"),
+            ("2027-01-31T02:00:00 UTC", "such as"),
+            ("tomorrow", "such as"),
+            ("", "such as"),
+        ] {
+            assert!(time(text).unwrap_err().contains(help), "{text}: {:?}", time(text));
+        }
+        for unix in (0..4_200_000_000).step_by(86_400 * 13 + 4711) {
+            assert_eq!(time(&crate::clock::utc(unix)), Ok(unix));
+        }
+    }
+
+    #[test]
+    fn weekly_times_count_from_monday_in_utc() {
+        for (text, seconds) in [
+            ("mon 00:00", Some(0)),
+            ("Tue 00:00:01", Some(86_401)),
+            ("sun 02:00", Some(6 * 86_400 + 7200)),
+            ("sun 02:00Z", Some(6 * 86_400 + 7200)),
+            ("sun 02:00+02:00", Some(6 * 86_400)),
+            ("mon 00:30+01:00", Some(7 * 86_400 - 1800)),
+            ("sun 23:30-01:00", Some(1800)),
+            ("sunday 02:00", None),
+            ("sun 2:00", None),
+            ("sun 24:00", None),
+            ("sun", None),
+            ("02:00", None),
+        ] {
+            assert_eq!(weekly(text), seconds, "{text}");
         }
     }
 

@@ -11,6 +11,8 @@ pub enum Fate {
     Ignored,
     /// Refused, unless its value says no more than its absence.
     Later { harmless: &'static [&'static str], instead: &'static str },
+    /// Refused: it is known, but belongs to something else.
+    Elsewhere { instead: &'static str },
     /// Refused likewise.
     Proxied { harmless: &'static [&'static str], instead: &'static str },
 }
@@ -51,21 +53,22 @@ const fn proxied(harmless: &'static [&'static str], instead: &'static str) -> Fa
     Fate::Proxied { harmless, instead }
 }
 
+const fn elsewhere(instead: &'static str) -> Fate {
+    Fate::Elsewhere { instead }
+}
+
 const NONE: Words = Words { name: "this map", null: &[], aliases: &[], ignored: &[], fates: &[] };
 
-const MONITOR_BY_POOL: &str =
-    "give each pool its `monitor`, or several that must all pass as `monitors: [a, b]`";
+const OF_POOL: &str = "it is a key of a pool";
+const NO_PLACES: &str = "steering does not go by places; take the key away";
 const BY_ORDER: &str =
     "list the pools in `default_pools`, and steer them by `steering_policy: off` or `random`";
 
 static FILE: Words = Words {
     name: "a file",
     fates: &[
-        ("monitor_groups", later(MONITOR_BY_POOL)),
-        ("vantages", later("all probes start at this server")),
         ("places", later(BY_ORDER)),
         ("alerts", LATER),
-        ("maintenance", later("set `enabled: false` on what is worked on")),
         ("zone_file", later("write the records under `records`")),
     ],
     ..NONE
@@ -74,9 +77,24 @@ static FILE: Words = Words {
 static ZONE: Words =
     Words { name: "a zone", fates: &[("zone_file", later("write the records under `records`"))], ..NONE };
 
-static SERVER: Words = Words {
-    name: "`server`",
-    fates: &[("site", later("steering does not go by places")), ("resolvers", LATER)],
+static SERVER: Words = Words { name: "`server`", ..NONE };
+
+static SITE: Words = Words {
+    name: "`site`",
+    fates: &[("country", later(NO_PLACES)), ("data_center", later(NO_PLACES))],
+    ..NONE
+};
+
+static VANTAGE: Words = Words { name: "a vantage", ignored: &["description"], ..NONE };
+static MAINTENANCE: Words = Words { name: "a maintenance window", ..NONE };
+
+static MONITOR_GROUP: Words =
+    Words { name: "a monitor group", ignored: &["id", "description", "created_on", "modified_on"], ..NONE };
+
+static MEMBER: Words = Words {
+    name: "a member of a monitor group",
+    aliases: &["monitor_id"],
+    ignored: &["created_at", "updated_at"],
     ..NONE
 };
 
@@ -99,17 +117,24 @@ static MONITOR: Words = Words {
     ignored: &["id", "description", "created_on", "modified_on"],
     fates: &[
         ("probe_zone", proxied(&[], "take it away: probes go straight to the address")),
-        ("flap_limit", later("it belongs to the pool")),
-        ("flap_window", later("it belongs to the pool")),
-        ("flap_hold", later("it belongs to the pool")),
-        ("stale_after", later("it belongs to the pool")),
+        ("flap_limit", elsewhere(OF_POOL)),
+        ("flap_window", elsewhere(OF_POOL)),
+        ("flap_hold", elsewhere(OF_POOL)),
+        ("stale_after", elsewhere(OF_POOL)),
     ],
     ..NONE
 };
 
 static POOL: Words = Words {
     name: "a pool",
-    null: &["monitor", "origin_steering", "endpoint_steering"],
+    null: &[
+        "monitor",
+        "monitor_group",
+        "check_regions",
+        "health_sources",
+        "origin_steering",
+        "endpoint_steering",
+    ],
     aliases: &["origins", "minimum_origins", "origin_steering", "name"],
     ignored: &[
         "id",
@@ -125,19 +150,10 @@ static POOL: Words = Words {
         "latitude",
         "longitude",
     ],
-    fates: &[
-        ("monitor_group", later("write `monitors: [a, b]`: all of them must pass")),
-        ("check_regions", later("all probes start at this server; take the key away")),
-        ("health_sources", later("all probes start at this server; take the key away")),
-        (
-            "load_shedding",
-            unless(&["0", "random", "hash"], "lower the pool's weight under `random_steering` instead"),
-        ),
-        ("start_period", LATER),
-        ("slow_start", LATER),
-        ("drain_wait", LATER),
-        ("at_least", later("all of `monitors` must pass")),
-    ],
+    fates: &[(
+        "load_shedding",
+        unless(&["0", "random", "hash"], "lower the pool's weight under `random_steering` instead"),
+    )],
 };
 
 static ENDPOINT: Words = Words {
@@ -176,12 +192,10 @@ static LOAD_BALANCER: Words = Words {
         ("tunnel_id", proxied(&[], "take it away")),
         ("fallback", later("the fallback pool answers whatever its health")),
         ("ttl_policy", unless(&["fixed"], "answers carry the `ttl` as written")),
-        ("failover_delay", later("failover is at once")),
-        ("failback_delay", later("failback is at once; `consecutive_up` of the monitor slows it")),
-        ("failback", later("failback is at once; `consecutive_up` of the monitor slows it")),
     ],
 };
 
+static EJECTION: Words = Words { name: "`ejection`", ..NONE };
 static FAMILY_THRESHOLD: Words = Words { name: "`family_threshold`", ..NONE };
 static RANDOM_STEERING: Words =
     Words { name: "`random_steering`", null: &["pool_weights", "default_weight"], ..NONE };
@@ -194,11 +208,17 @@ pub fn of(shape: &str) -> &'static Words {
         "File" => &FILE,
         "Zone" => &ZONE,
         "Server" => &SERVER,
+        "Site" => &SITE,
+        "Vantage" => &VANTAGE,
+        "Maintenance" => &MAINTENANCE,
         "Soa" => &SOA,
         "Record" => &RECORD,
         "Mx" => &MX,
         "Monitor" => &MONITOR,
+        "MonitorGroup" => &MONITOR_GROUP,
+        "Member" => &MEMBER,
         "Pool" => &POOL,
+        "Ejection" => &EJECTION,
         "Endpoint" => &ENDPOINT,
         "LoadBalancer" => &LOAD_BALANCER,
         "FamilyThreshold" => &FAMILY_THRESHOLD,
@@ -212,10 +232,16 @@ pub fn of(shape: &str) -> &'static Words {
 pub fn apart(key: &str) -> Option<String> {
     let section = match key.split('[').next()? {
         "monitor" | "monitors" => "monitors",
-        "fallback_pool" | "default_pools" => "pools",
+        "monitor_group" => "monitor_groups",
+        "fallback_pool" | "default_pools" | "depends_on" | "canaries" => "pools",
         _ => return None,
     };
     Some(format!("define it under `{section}` and name it here"))
+}
+
+/// The key that a single value in a list of maps stands for.
+pub fn wrapped_in(key: &str) -> Option<&'static str> {
+    key.starts_with("members[").then_some("monitor")
 }
 
 /// Whether the map under a key has single values, so that a list of pairs means

@@ -11,7 +11,7 @@ use hyper::http::response::Parts;
 use hyper::{Method, Request};
 
 use super::exchange::{self, Answer, Body, Version};
-use super::hop::{host_header, name_of};
+use super::hop::{name_of, usual_host};
 use super::http::{absolute, user_agent};
 use super::tls::{Alpn, server_name};
 use super::{Failure, Phase, Progress, connect, tls};
@@ -81,7 +81,7 @@ fn compose(task: &ProbeTask, check: &GrpcCheck) -> Result<Request<Bytes>, Failur
     let tls = check.tls.is_some();
     let authority = match (check.authority.as_deref(), task.host.as_deref()) {
         (Some(host), _) | (None, Some(host)) => host.to_owned(),
-        (None, None) => host_header(&task.address.to_string(), task.port, tls),
+        (None, None) => usual_host(task, tls),
     };
     let timeout = format!("{}m", task.monitor.timeout.as_millis().clamp(1, 99_999_999)); // at most 8 digits
     let mut request = Request::new(message(&check.service));

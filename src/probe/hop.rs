@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
+use crate::health::ProbeTask;
+
 /// One request's place: the first is the monitor's, further ones come from redirects.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Hop<'a> {
@@ -70,6 +72,15 @@ impl<'a> Hop<'a> {
                 tidy(&format!("{directory}{reference}"))
             }
         }
+    }
+}
+
+/// The Host header that nobody has set: an endpoint given by name is called by
+/// it, whatever its address is just now.
+pub(super) fn usual_host(task: &ProbeTask, tls: bool) -> String {
+    match &task.hostname {
+        Some(name) => host_header(name, task.port, tls),
+        None => host_header(&task.address.to_string(), task.port, tls),
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use self::judge::judge;
 use super::exchange::{self, Version};
-use super::hop::{BadLocation, Hop, host_header, same_host};
+use super::hop::{BadLocation, Hop, same_host, usual_host};
 use super::tls::{Alpn, server_name};
 use super::{Failure, Phase, Progress, connect, tls};
 use crate::health::{ProbeTask, Reason};
@@ -82,7 +82,7 @@ fn first_hop<'a>(task: &'a ProbeTask, check: &'a HttpCheck) -> Hop<'a> {
     let host = match (&task.host, own_host(check)) {
         (Some(host), _) => Cow::Borrowed(&**host),
         (None, Some(host)) => Cow::Borrowed(host),
-        (None, None) => Cow::Owned(host_header(&task.address.to_string(), task.port, tls)),
+        (None, None) => Cow::Owned(usual_host(task, tls)),
     };
     Hop { tls, port: task.port, host, path: Cow::Borrowed(&check.path) }
 }

@@ -417,10 +417,9 @@ impl Life {
         let sure = sure(&self.drive);
         let memory = match self.world.sabotage {
             Some(Sabotage::ForgetEverything) => Memory::default(),
-            Some(Sabotage::ForgetSerials) => Memory {
-                serials: self.declared.zones.iter().map(|zone| (zone.apex.clone(), 7)).collect(),
-                ..self.drive.engine.memory(now)
-            },
+            Some(Sabotage::ForgetSerials) => {
+                Memory { serials: Default::default(), ..self.drive.engine.memory(now) }
+            }
             _ => self.drive.engine.memory(now),
         };
         let mut again = Memory::default();
@@ -778,7 +777,7 @@ fn zone(dice: &mut Dice, pools: &[Pool]) -> Zone {
         ttl: 3600,
         mname: apex.wire().into(),
         rname: apex.wire().into(),
-        serial: Serial::Auto,
+        serial: if dice.percent(50) { Serial::Auto } else { Serial::From(1_900_000_000) },
         refresh: 3600,
         retry: 600,
         expire: 604_800,

@@ -8,8 +8,9 @@ use std::time::Duration;
 use crate::support::folder::Folder;
 use haledns::config::{self, Loaded, LogFormat, ProblemKind, Report};
 use haledns::model::{
-    AgentCheck, AnswerShape, Check, Name, PoolId, Serial, SmtpSession, SteeringPolicy, TcpCheck, Thresholds,
-    Weight, WhenUnavailable,
+    AgentCheck, AnswerShape, Check, Combination, Dependency, Doubt, Ejection, HealthSource, Maintenance,
+    Member, Model, MonitorId, Moves, Name, Pool, PoolId, Quorum, Reach, Rules, Scope, Serial, SmtpSession,
+    Source, SteeringPolicy, TcpCheck, Thresholds, VantageId, Viewpoints, Weight, WhenUnavailable, Window,
 };
 
 const CASES: &str = "tests/config";
@@ -280,6 +281,208 @@ fn monitors_of_other_protocols_are_read() {
     assert_eq!(dns.data, [mail(10), mail(20)]);
 }
 
+fn pool<'a>(model: &'a Model, name: &str) -> &'a Pool {
+    model.pool(model.pool_named(name).unwrap_or_else(|| panic!("no pool {name}")))
+}
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+#[test]
+fn vantages_and_where_pools_are_seen_from() {
+    let loaded = accepted("health.yaml");
+    assert_eq!(loaded.lints, []);
+    let resolvers: Vec<String> = loaded.settings.resolvers.iter().map(ToString::to_string).collect();
+    assert_eq!(resolvers, ["192.0.2.53:53", "192.0.2.54:5353", "[2001:db8::53]:53"]);
+    let model = &loaded.model;
+    let names: Vec<_> = model.vantages.iter().map(|vantage| &*vantage.name).collect();
+    assert_eq!(names, ["fra", "mad", "nyc", "roof"]);
+    let source = Source { ipv4: Some([192, 0, 2, 1].into()), ipv6: "2001:db8::1".parse().ok() };
+    assert_eq!(model.vantages[0].reach, Reach::Here { source, namespace: Some("uplink-a".into()) });
+    assert_eq!(model.vantages[0].canaries, model.pool_named("canaries"));
+    assert_eq!(model.vantages[2].reach, Reach::Remote);
+    assert_eq!((&model.vantages[2].region, &model.vantages[3].region), (&Some("ENAM".into()), &None));
+    assert_eq!(model.doubt, Doubt { share: Some(60), window: secs(20), hold: secs(60) });
+
+    let [fra, mad, nyc, roof] = [0, 1, 2, 3].map(VantageId);
+    for (name, vantages, quorum, sources) in [
+        (
+            "eu",
+            vec![fra, mad],
+            Quorum::Regions,
+            vec![HealthSource::Regional("WEU".into()), HealthSource::Global],
+        ),
+        ("us", vec![fra, mad, nyc, roof], Quorum::Regions, vec![HealthSource::Global]),
+        (
+            "db",
+            vec![fra, mad, nyc, roof],
+            Quorum::Vantages,
+            vec![HealthSource::Local(fra), HealthSource::Global],
+        ),
+    ] {
+        assert_eq!(pool(model, name).viewpoints, Viewpoints { vantages, quorum, sources }, "{name}");
+    }
+}
+
+#[test]
+fn without_vantages_there_is_one() {
+    let text = |server: &str, keys: &str| {
+        let text = format!(
+            "server: {{ {server} }}\nmonitors: {{ web: {{}} }}\n{ZONE}\
+             pools: {{ eu: {{ monitor: web, {keys} endpoints: [ {{ name: a, address: 192.0.2.1 }} ] }} }}\n"
+        );
+        read(&text).unwrap_or_else(|report| panic!("{report}")).model
+    };
+    let plain = text("", "");
+    assert_eq!((&plain.vantages, plain.doubt), (&Model::default().vantages, Doubt::default()));
+    assert_eq!(plain.pools[0].viewpoints, Viewpoints::default());
+    let own = text("canaries: eu, site: { region: WEU }", "check_regions: [WEU],");
+    assert_eq!((own.vantages[0].canaries, &own.vantages[0].region), (Some(PoolId(0)), &Some("WEU".into())));
+    assert_eq!(own.doubt.share, Some(50), "canaries are looked at");
+    assert_eq!(own.pools[0].viewpoints.quorum, Quorum::Regions);
+    assert_eq!(text("canaries: eu, panic_share: off", "").doubt.share, None);
+    let local = vec![HealthSource::Local(VantageId(0)), HealthSource::Global];
+    assert_eq!(text("", "health_sources: [local, global],").pools[0].viewpoints.sources, local);
+}
+
+/// The local vantage is the one that says so, else the only one that is here.
+#[test]
+fn the_only_vantage_of_this_process_is_its_own() {
+    let sources = |vantages: &str, sources: &str| {
+        let text = format!(
+            "vantages: {{ {vantages} }}\nmonitors: {{ web: {{}} }}\n{ZONE}\
+             pools: {{ eu: {{ monitor: web, {sources} endpoints: [ {{ name: a, address: 192.0.2.1 }} ] }} }}\n"
+        );
+        read(&text).ok().map(|loaded| loaded.model.pools[0].viewpoints.sources.clone())
+    };
+    let global = Some(vec![HealthSource::Global]);
+    let local = |id| Some(vec![HealthSource::Local(VantageId(id)), HealthSource::Global]);
+    const ASKED: &str = "health_sources: [local, global],";
+    for (vantages, asked, expected, why) in [
+        ("a: { remote: true }, b: {}", "", global.clone(), "not asked for, not declared"),
+        ("a: { remote: true }, b: {}", ASKED, local(1), "the only one here"),
+        ("a: {}, b: {}", ASKED, None, "either of two"),
+        ("a: {}, b: { local: true }", "", local(1), "declared"),
+        ("a: { local: false }", ASKED, None, "it says that it isn't"),
+    ] {
+        assert_eq!(sources(vantages, asked), expected, "{why}");
+    }
+}
+
+#[test]
+fn groups_and_numbers_of_monitors_become_tests() {
+    let loaded = accepted("health.yaml");
+    let model = &loaded.model;
+    let monitor = |name: &str| {
+        let place = model.monitors.iter().position(|monitor| &*monitor.name == name).unwrap();
+        MonitorId(place as u32)
+    };
+    let member = |name, votes, must_be_healthy| Member { monitor: monitor(name), votes, must_be_healthy };
+    let tests = &pool(model, "eu").tests;
+    assert_eq!(
+        tests.members,
+        [member("tcp", true, true), member("web", true, false), member("deep", false, false)],
+        "`monitoring_only` is stronger than `must_be_healthy`, and who is disabled is not there"
+    );
+    assert_eq!(tests.combination, Combination::Majority);
+    assert_eq!(pool(model, "us").tests.combination, Combination::AtLeast(1));
+    assert_eq!(pool(model, "db").tests.combination, Combination::All);
+}
+
+#[test]
+fn the_rules_around_a_verdict_are_read() {
+    let loaded = accepted("health.yaml");
+    let model = &loaded.model;
+    let ejection = Ejection {
+        consecutive_failures: Some(5),
+        failure_percentage: Some(85),
+        minimum_requests: 50,
+        ejection_time: secs(30),
+        max_ejection_time: secs(300),
+        max_ejection_percent: 10,
+    };
+    let usual = Rules { ejection: Some(ejection), ..Rules::default() };
+    assert_eq!(pool(model, "db").rules, usual);
+    assert_eq!(
+        pool(model, "eu").rules,
+        Rules {
+            start_period: Some(secs(60)),
+            stale_after: secs(300),
+            flap_limit: 3,
+            flap_window: secs(1800),
+            flap_hold: secs(300),
+            slow_start: secs(120),
+            drain_wait: secs(30),
+            ejection: Some(Ejection {
+                consecutive_failures: None,
+                minimum_requests: 100,
+                ejection_time: secs(60),
+                ..ejection
+            }),
+        }
+    );
+    let [api, www] = &model.zones[0].load_balancers[..] else { panic!("two load balancers") };
+    let moves = Moves { failover_delay: secs(10), failback_delay: secs(300), manual_failback: false };
+    assert_eq!(www.moves, moves);
+    assert_eq!(api.moves, Moves { manual_failback: true, ..Moves::default() });
+}
+
+#[test]
+fn host_names_keep_their_place_among_the_endpoints() {
+    let loaded = accepted("health.yaml");
+    let eu = pool(&loaded.model, "eu");
+    let names: Vec<_> = eu.endpoints.iter().map(|endpoint| &*endpoint.name).collect();
+    assert_eq!(names, ["eu-1", "eu-3"]);
+    let [host] = &eu.hosts[..] else { panic!("one host name") };
+    assert_eq!((host.place, &*host.hostname, &*host.endpoint.name), (1, "web.example.net", "web"));
+    assert_eq!((host.endpoint.weight, host.endpoint.port), (Weight(50), Some(8443)));
+    assert_eq!(host.endpoint.host.as_deref(), Some("www.example.com"));
+}
+
+#[test]
+fn dependencies_and_maintenance_name_what_they_mean() {
+    let loaded = accepted("health.yaml");
+    let model = &loaded.model;
+    let db = model.pool_named("db").unwrap();
+    let main = Dependency { pool: db, endpoint: Some("main".into()) };
+    let eu = pool(model, "eu");
+    assert_eq!(eu.depends_on, [Dependency { pool: db, endpoint: None }, main.clone()]);
+    assert_eq!(eu.hosts[0].endpoint.depends_on, [main]);
+    let own = Dependency { pool: model.pool_named("eu").unwrap(), endpoint: Some("eu-1".into()) };
+    assert_eq!(eu.endpoints[1].depends_on, [own]);
+
+    let from = 4_925_494_800; // 2126-01-31T01:00:00Z
+    let sunday = 6 * 86_400;
+    let scope =
+        |pool: &str, endpoint: Option<&str>| Scope { pool: pool.into(), endpoint: endpoint.map(Into::into) };
+    let window = |of, when, reason: &str| Maintenance { of, when, reason: reason.into() };
+    assert_eq!(
+        model.maintenance,
+        [
+            window(scope("eu", Some("web")), Window::Once { from, until: from + 5400 }, "new disks"),
+            window(scope("us", None), Window::Weekly { from: sunday - 3600, length: 7200 }, "backups"),
+        ]
+    );
+}
+
+/// Each vantage of this process makes probes of its own.
+#[test]
+fn probes_from_several_vantages_add_up() {
+    let late = |vantages: &str| {
+        let text = format!(
+            "server: {{ max_probes: 2 }}\nvantages: {{ {vantages} }}\n\
+             monitors: {{ web: {{ interval: 5s, timeout: 5s }} }}\n{ZONE}\
+             pools: {{ eu: {{ monitor: web, endpoints: [ {{ name: a, address: 192.0.2.1 }} ] }} }}\n\
+             load_balancers: {{ www: {{ default_pools: [eu], fallback_pool: eu }} }}\n"
+        );
+        let loaded = read(&text).unwrap_or_else(|report| panic!("{report}"));
+        loaded.lints.iter().any(|lint| lint.kind.id() == "probes_late")
+    };
+    assert!(!late("a: {}, b: {}, c: { remote: true }"));
+    assert!(late("a: {}, b: {}, c: {}"));
+}
+
 const ZONE: &str = "zone: example.com\nrecords: { '': { type: NS, value: ns1.example.net. } }\n";
 
 /// A load balancer `lb` with these keys beside the required ones.
@@ -544,7 +747,7 @@ fn no_slip_of_the_hand_is_a_panic() {
         "", " ", "\n", "\t", ":", ": ", "- ", "[", "]", "{", "}", "'", "\"", "*", "&a ", "~", "é", "#", "|",
         "0",
     ];
-    for case in ["pasted_from_api.yaml", "octodns_records.yaml", "three_files/pools.yaml"] {
+    for case in ["pasted_from_api.yaml", "octodns_records.yaml", "three_files/pools.yaml", "health.yaml"] {
         let text = fs::read_to_string(Path::new(CASES).join("accepted").join(case)).unwrap();
         let characters: Vec<char> = text.chars().collect();
         for _ in 0..700 {

@@ -67,6 +67,7 @@ fn play(scenario: &Scenario) -> Result<(), String> {
         Player { world: World::new(loaded.model), serial: None, told: 0, probes: BTreeMap::new() };
     let at_start = |what: String| format!("before the first step:\n  {what}");
     player.world.change(&scenario.endpoints).map_err(at_start)?;
+    player.world.rename(&scenario.hosts);
     match scenario.start {
         Start::Settled => player.world.settle(),
         Start::Cold => player.world.run_until(START),
@@ -115,6 +116,7 @@ impl Player {
         }
         self.world.run_until(moment)?;
         self.world.change(&step.endpoints)?;
+        self.world.rename(&step.hosts);
         if let Some(model) = model {
             self.world.reload(model)?;
         }
@@ -247,6 +249,7 @@ fn every_documented_case_has_a_scenario() {
         numbered("L", &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
         numbered("M", &[1, 2, 3, 4, 5, 6]),
         numbered("C", &[1, 2, 3, 4]),
+        numbered("G", &[1, 2, 3, 4, 5, 6, 7]), // G8 is H4's unknown, beside `combine`
         numbered("D", &[1, 2, 3, 5, 6, 7, 8]), // D4 is of another product
     ]
     .concat()

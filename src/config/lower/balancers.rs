@@ -7,7 +7,7 @@ use super::super::{shape, words};
 use super::records::Unsure;
 use super::zones::Balancers;
 use super::{Definitions, Lower, Switch};
-use crate::model::{LoadBalancer, Moves, Name, PoolId, SteeringPolicy, Weight, WhenUnavailable};
+use crate::model::{LoadBalancer, Name, PoolId, SteeringPolicy, Weight, WhenUnavailable};
 
 /// Above it a failure is followed late.
 const LONG_TTL: u32 = 300;
@@ -98,7 +98,7 @@ impl Lower<'_> {
             steering_policy,
             default_pools: listed.iter().map(|(id, _)| *id).collect(),
             when_unavailable: self.when_unavailable(key, place, shape, pools),
-            moves: Moves::default(),
+            moves: self.moves(shape),
             slo: None,
         }
     }
@@ -132,7 +132,12 @@ impl Lower<'_> {
         listed
     }
 
-    fn pool_id(&self, name: &str, spot: Spot, pools: &Definitions<'_, shape::Pool>) -> Option<PoolId> {
+    pub(super) fn pool_id(
+        &self,
+        name: &str,
+        spot: Spot,
+        pools: &Definitions<'_, shape::Pool>,
+    ) -> Option<PoolId> {
         if let Some(id) = pools.id(name) {
             return Some(PoolId(id));
         }

@@ -163,7 +163,7 @@ fn zone_above(name: &Name, apex: &Name, apexes: &BTreeMap<&Name, Spot>) -> Optio
 }
 
 /// Reads back a name of RDATA.
-fn name_of(wire: &[u8]) -> Option<Name> {
+pub(super) fn name_of(wire: &[u8]) -> Option<Name> {
     let mut text = String::new();
     let mut rest = wire;
     while let Some((&length, after)) = rest.split_first() {

@@ -1,45 +1,76 @@
 //! Pools and their endpoints.
 
+use std::cell::RefCell;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use super::super::place::{Place, Spot};
 use super::super::problem::ProblemKind;
 use super::super::reader::{Field, Scalar, SingleOrMap, brief};
 use super::super::shape;
 use super::super::value::{self, NoAddress};
+use super::dependencies::Needs;
+use super::groups::Groups;
+use super::vantages::Sites;
 use super::{Definitions, Lower};
 use crate::model::{
-    AnswerShape, Endpoint, FamilyThreshold, MAX_ANSWERS, Model, MonitorId, Pool, Tests, Weight,
+    AnswerShape, Endpoint, FamilyThreshold, Host, MAX_ANSWERS, Model, MonitorId, Pool, Scope, Weight,
 };
 
 const LATER_STEERING: [&str; 3] = ["hash", "least_outstanding_requests", "least_connections"];
 
+/// What pools refer to, and what is found on the way.
+pub(super) struct Known<'a> {
+    pub pools: &'a Definitions<'a, shape::Pool>,
+    pub monitors: &'a Definitions<'a, shape::Monitor>,
+    pub groups: &'a Definitions<'a, shape::MonitorGroup>,
+    pub members: &'a Groups,
+    pub sites: &'a Sites,
+    /// Only the monitors are there yet.
+    pub model: &'a Model,
+    pub needs: Needs,
+    /// Every host name that an endpoint is given by, and where.
+    pub hosts: RefCell<Vec<(Arc<str>, Place)>>,
+}
+
+/// What an endpoint is given by.
+enum Address {
+    Ip(IpAddr),
+    Host(Arc<str>),
+}
+
+/// The endpoints of a pool as they are written.
+#[derive(Default)]
+struct Written {
+    endpoints: Vec<Endpoint>,
+    hosts: Vec<Host>,
+}
+
+impl Written {
+    fn all(&self) -> impl Iterator<Item = &Endpoint> {
+        self.endpoints.iter().chain(self.hosts.iter().map(|host| &host.endpoint))
+    }
+
+    fn count(&self) -> usize {
+        self.endpoints.len() + self.hosts.len()
+    }
+}
+
 impl Lower<'_> {
-    /// The pools by name; of `model` only the monitors are there yet.
-    pub(super) fn pools(
-        &self,
-        definitions: &Definitions<'_, shape::Pool>,
-        monitors: &Definitions<'_, shape::Monitor>,
-        model: &Model,
-    ) -> Vec<Pool> {
-        definitions
+    /// The pools by name.
+    pub(super) fn pools(&self, known: &Known<'_>) -> Vec<Pool> {
+        known
+            .pools
             .sorted
             .iter()
             .map(|(name, field)| match field {
-                Field::Given(place, shape) => self.pool(name, *place, shape, monitors, model),
+                Field::Given(place, shape) => self.pool(name, *place, shape, known),
                 _ => Pool::new(name, Vec::new()),
             })
             .collect()
     }
 
-    fn pool(
-        &self,
-        name: &str,
-        place: Place,
-        shape: &shape::Pool,
-        monitors: &Definitions<'_, shape::Monitor>,
-        model: &Model,
-    ) -> Pool {
+    fn pool(&self, name: &str, place: Place, shape: &shape::Pool, known: &Known<'_>) -> Pool {
         self.same_name(&shape.name, name);
         self.endpoint_steering(self.either(&shape.endpoint_steering, &shape.origin_steering));
         let list = self.either(&shape.endpoints, &shape.origins);
@@ -47,10 +78,10 @@ impl Lower<'_> {
             let help = "write `endpoints: [ { name: a-1, address: 192.0.2.10 } ]`";
             self.missing(place, &format!("the pool `{name}`"), "endpoints", help);
         }
-        let endpoints = self.endpoints(name, list);
-        let named = self.monitors_of(shape, monitors);
+        let written = self.endpoints(name, list, known);
+        let (tests, named) = self.tests(shape, known);
         if !list.is_absent() {
-            self.ports(name, list, &named, monitors, model);
+            self.ports(name, list, &named, known);
         }
 
         // Broken endpoints count as well: they are there.
@@ -79,9 +110,10 @@ impl Lower<'_> {
         let health_field = self.either(&shape.health_threshold, &shape.minimum_origins);
         let health_threshold = threshold(health_field, "health_threshold", size, "", 1);
         let of_family = |ipv4: bool| {
-            let sound = endpoints.len() == size;
-            let of = endpoints.iter().filter(|endpoint| endpoint.address.is_ipv4() == ipv4).count();
-            if sound { of } else { usize::MAX }
+            let sound = written.count() == size;
+            let of = written.endpoints.iter().filter(|endpoint| endpoint.address.is_ipv4() == ipv4).count();
+            // a host name may have addresses of either
+            if sound { of + written.hosts.len() } else { usize::MAX }
         };
         let family_threshold = match shape.family_threshold.get() {
             None => FamilyThreshold::default(),
@@ -90,31 +122,37 @@ impl Lower<'_> {
                 ipv6: threshold(&family.ipv6, "family_threshold.ipv6", of_family(false), "IPv6 ", 0),
             },
         };
-        if endpoints.len() == size && endpoints.iter().all(|endpoint| endpoint.weight.0 == 0) && size > 0 {
+        let sound = written.count() == size && size > 0;
+        if sound && written.all().all(|endpoint| endpoint.weight.0 == 0) {
             let kind = ProblemKind::AllWeightsZero { of: format!("the pool `{name}`") };
             let help = "set `enabled: false` on the pool, or raise a weight".to_owned();
             self.gather.warn(Spot::Key(place), kind, Some(help), None);
         }
         let enabled = self.boolean(&shape.enabled, true);
-        if endpoints.len() == size && enabled && size > 0 {
+        if sound && enabled {
             let at = health_field.place().map_or(Spot::Key(place), Spot::Value);
-            let monitored = !named.is_empty();
-            self.reachable(name, &endpoints, health_threshold.min(size as u32), monitored, at);
+            let monitored = tests.members.iter().any(|member| member.votes);
+            self.reachable(name, &written, health_threshold.min(size as u32), monitored, at);
         }
+        let own = Scope { pool: name.into(), endpoint: None };
         Pool {
             enabled,
-            tests: Tests::all(named.into_iter().map(|(id, _)| id)),
+            tests,
+            viewpoints: self.viewpoints(shape, known.sites),
+            rules: self.rules(shape),
+            depends_on: self.depends_on(&shape.depends_on, &own, known.pools, &known.needs),
+            hosts: written.hosts,
             health_threshold,
             answer: self.answer(&shape.answer),
             max_answers: self.number(&shape.max_answers, 1..=MAX_ANSWERS as u64, 8) as u8,
             family_threshold,
-            ..Pool::new(name, endpoints)
+            ..Pool::new(name, written.endpoints)
         }
     }
 
     /// Warns when health can never make the pool available.
-    fn reachable(&self, pool: &str, endpoints: &[Endpoint], threshold: u32, monitored: bool, at: Spot) {
-        let enabled = endpoints.iter().filter(|endpoint| endpoint.enabled).count();
+    fn reachable(&self, pool: &str, written: &Written, threshold: u32, monitored: bool, at: Spot) {
+        let enabled = written.all().filter(|endpoint| endpoint.enabled).count();
         let why = match enabled {
             0 => "none of its endpoints is enabled".to_owned(),
             _ if !monitored || enabled >= threshold as usize => return,
@@ -159,66 +197,17 @@ impl Lower<'_> {
         }
     }
 
-    /// The pool's monitors, with the places that name them.
-    fn monitors_of(
-        &self,
-        shape: &shape::Pool,
-        monitors: &Definitions<'_, shape::Monitor>,
-    ) -> Vec<(MonitorId, Place)> {
-        if let (Some(one), Some(several)) = (shape.monitor.place(), shape.monitors.place()) {
-            self.gather.refuse_with(
-                Spot::Key(several),
-                ProblemKind::BothKeys { first: "monitor".into(), second: "monitors".into() },
-                Some("put all of them into `monitors`".into()),
-                (Spot::Key(one), "the other one is here"),
-            );
-        }
-        let single = std::iter::once(&shape.monitor)
-            .filter(|_| shape.monitors.is_absent())
-            .filter(|field| field.get().is_some_and(|scalar| !scalar.text.is_empty()));
-        if let Field::Given(place, list) = &shape.monitors
-            && list.0.is_empty()
-        {
-            self.empty_list(*place, "name a monitor, or take the key away: the pool is then not monitored");
-        }
-        let several = shape.monitors.get().map(|list| &list.0[..]).unwrap_or_default();
-        let mut named: Vec<(MonitorId, Place)> = Vec::new();
-        for field in single.chain(several) {
-            let Some((name, place)) = self.text(field) else { continue };
-            let Some(id) = monitors.id(name) else {
-                self.no_such_monitor(name, place, monitors);
-                continue;
-            };
-            let id = MonitorId(id);
-            match named.iter().find(|(other, _)| *other == id) {
-                Some((_, first)) => self.listed_twice(place, *first, &format!("the monitor `{name}`")),
-                None => named.push((id, place)),
-            }
-        }
-        named
-    }
-
-    fn no_such_monitor(&self, name: &str, place: Place, monitors: &Definitions<'_, shape::Monitor>) {
-        if !monitors.complete {
-            return; // it may be in what couldn't be read
-        }
-        let help = self.define(name, "monitors", monitors);
-        let kind = ProblemKind::NoSuchMonitor { name: brief(name) };
-        self.gather.refuse(Spot::Value(place), kind, Some(help));
-    }
-
     /// A handshake needs a port, from the monitor or from each endpoint.
     fn ports(
         &self,
         pool: &str,
         list: &Field<Vec<Field<shape::Endpoint>>>,
         named: &[(MonitorId, Place)],
-        definitions: &Definitions<'_, shape::Monitor>,
-        model: &Model,
+        known: &Known<'_>,
     ) {
         for (id, monitor_place) in named {
-            let monitor = model.monitor(*id);
-            let shape = definitions.get(&monitor.name);
+            let monitor = known.model.monitor(*id);
+            let shape = known.monitors.get(&monitor.name);
             let portless = monitor.check.needs_port() && monitor.check.usual_port().is_none();
             let broken = shape.is_some_and(|shape| {
                 let known = shape.r#type.get().is_none_or(|scalar| scalar.text == monitor.check.type_name());
@@ -250,8 +239,9 @@ impl Lower<'_> {
         }
     }
 
-    fn endpoints(&self, pool: &str, list: &Field<Vec<Field<shape::Endpoint>>>) -> Vec<Endpoint> {
-        let Field::Given(place, list) = list else { return Vec::new() };
+    fn endpoints(&self, pool: &str, list: &Field<Vec<Field<shape::Endpoint>>>, known: &Known<'_>) -> Written {
+        let mut written = Written::default();
+        let Field::Given(place, list) = list else { return written };
         if list.is_empty() {
             self.empty_list(
                 *place,
@@ -259,9 +249,8 @@ impl Lower<'_> {
             );
         }
         let mut names: Vec<(String, Place)> = Vec::new();
-        let mut addresses: Vec<(IpAddr, Place)> = Vec::new();
-        let mut endpoints = Vec::with_capacity(list.len());
-        for field in list {
+        let mut addresses: Vec<(String, Place)> = Vec::new();
+        for (field, number) in list.iter().zip(0..) {
             let Field::Given(place, shape) = field else { continue };
             let name = self.endpoint_name(*place, shape);
             let address = self.endpoint_address(*place, shape);
@@ -277,21 +266,41 @@ impl Lower<'_> {
                     None => names.push((name.clone(), *place)),
                 }
             }
-            if let Some((address, place)) = address {
-                match addresses.iter().find(|(other, _)| *other == address) {
+            if let Some((address, place)) = &address {
+                let (what, shown) = match address {
+                    Address::Ip(address) => ("address", address.to_string()),
+                    Address::Host(name) => ("host name", name.to_string()),
+                };
+                match addresses.iter().find(|(other, _)| *other == shown) {
                     Some((_, first)) => {
-                        let value = format!("the address {address} of the pool `{pool}`");
-                        self.listed_twice(place, *first, &value);
+                        let value = format!("the {what} {shown} of the pool `{pool}`");
+                        self.listed_twice(*place, *first, &value);
                     }
-                    None => addresses.push((address, place)),
+                    None => addresses.push((shown, *place)),
                 }
             }
-            if let (Some((name, _)), Some((address, _))) = (name, address) {
-                let endpoint = Endpoint::new(&name, address);
-                endpoints.push(Endpoint { enabled, weight, port, host, ..endpoint });
+            let own = name.as_ref().map(|(name, _)| name.as_str().into());
+            let own = Scope { pool: pool.into(), endpoint: own };
+            // without a name of its own it can't be told from its pool
+            let depends_on = match own.endpoint {
+                Some(_) => self.depends_on(&shape.depends_on, &own, known.pools, &known.needs),
+                None => Vec::new(),
+            };
+            let (Some((name, _)), Some((address, place))) = (name, address) else { continue };
+            let ip = match address {
+                Address::Ip(address) => address,
+                Address::Host(_) => IpAddr::from([0, 0, 0, 0]),
+            };
+            let endpoint = Endpoint { enabled, weight, port, host, depends_on, ..Endpoint::new(&name, ip) };
+            match address {
+                Address::Ip(_) => written.endpoints.push(endpoint),
+                Address::Host(hostname) => {
+                    known.hosts.borrow_mut().push((Arc::clone(&hostname), place));
+                    written.hosts.push(Host { place: number, hostname, endpoint });
+                }
             }
         }
-        endpoints
+        written
     }
 
     fn endpoint_name(&self, place: Place, shape: &shape::Endpoint) -> Option<(String, Place)> {
@@ -319,18 +328,17 @@ impl Lower<'_> {
         Some((name.into(), place))
     }
 
-    fn endpoint_address(&self, place: Place, shape: &shape::Endpoint) -> Option<(IpAddr, Place)> {
+    fn endpoint_address(&self, place: Place, shape: &shape::Endpoint) -> Option<(Address, Place)> {
         if shape.address.is_absent() {
-            self.missing(place, "an endpoint", "address", "write its IPv4 or IPv6 address");
+            self.missing(place, "an endpoint", "address", "write its IPv4 or IPv6 address, or its host name");
         }
         let (text, place) = self.text(&shape.address)?;
         let value = brief(text);
         let written = |right: Option<String>| right.map(|right| format!("write `{right}`"));
         let (kind, help) = match value::endpoint_address(text) {
-            Ok(address) => return Some((address, place)),
+            Ok(address) => return Some((Address::Ip(address), place)),
             Err(NoAddress::Hostname) => {
-                let help = "write its IPv4 or IPv6 addresses, one endpoint for each".to_owned();
-                (ProblemKind::HostnameAddress { value }, Some(help))
+                return self.host_name(text, place).map(|name| (Address::Host(name), place));
             }
             Err(NoAddress::Malformed(why, right)) => {
                 let help = written(right)
@@ -346,7 +354,7 @@ impl Lower<'_> {
         None
     }
 
-    fn endpoint_host(&self, shape: &shape::Endpoint) -> Option<std::sync::Arc<str>> {
+    fn endpoint_host(&self, shape: &shape::Endpoint) -> Option<Arc<str>> {
         for (name, values) in shape.header.get().map(|named| &named.0[..]).unwrap_or_default() {
             if let Some(place) = values.place().filter(|_| !name.eq_ignore_ascii_case("host")) {
                 let kind = ProblemKind::NotHeader {

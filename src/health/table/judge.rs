@@ -11,7 +11,7 @@ use super::super::quorum::{self, View};
 use super::super::standing::{DownCause, Fitness, OutCause, Standing};
 use super::super::{AgentWish, Degraded, Verdict, windows};
 use super::{Move, Row, Sight, Table, Why};
-use crate::model::{HealthSource, PoolId, Scope, VantageId};
+use crate::model::{Endpoint, HealthSource, Pool, PoolId, Scope, VantageId};
 use crate::moment::Moment;
 
 /// What one vantage reports, and when that may change by itself.
@@ -358,7 +358,7 @@ impl Table {
                 false => Fitness::Out(OutCause::Drained),
             };
         }
-        if self.in_maintenance(&scope, now, until) {
+        if self.in_maintenance(declared, endpoint, now, until) {
             return Fitness::Out(OutCause::Maintenance);
         }
         match row.wish {
@@ -390,12 +390,18 @@ impl Table {
         }
     }
 
-    fn in_maintenance(&self, scope: &Scope, now: Moment, until: &mut Option<Moment>) -> bool {
+    fn in_maintenance(
+        &self,
+        pool: &Pool,
+        endpoint: &Endpoint,
+        now: Moment,
+        until: &mut Option<Moment>,
+    ) -> bool {
         let unix = (now.elapsed().as_millis() as i64 + self.step).max(0) as u64 / 1000;
         let mut is_open = false;
         for window in self.model.maintenance.iter().filter(|window| {
-            window.of.pool == scope.pool
-                && (window.of.endpoint.is_none() || window.of.endpoint == scope.endpoint)
+            let named = window.of.endpoint.as_deref();
+            window.of.pool == pool.name && named.is_none_or(|name| endpoint.is_called(name))
         }) {
             let (open, next) = windows::state(window.when, unix);
             is_open |= open;
@@ -413,8 +419,9 @@ impl Table {
         declared.endpoints[place].depends_on.iter().chain(&declared.depends_on).all(|needed| {
             let Some(name) = &needed.endpoint else { return self.is_available(needed.pool, now) };
             let endpoints = &self.model.pool(needed.pool).endpoints;
-            let place = endpoints.iter().position(|endpoint| endpoint.name == *name);
-            place.is_some_and(|place| self.pools[needed.pool.0 as usize].standings[place].fitness.is_up())
+            let standings = &self.pools[needed.pool.0 as usize].standings;
+            let mut both = endpoints.iter().zip(standings);
+            both.any(|(endpoint, standing)| endpoint.is_called(name) && standing.fitness.is_up())
         })
     }
 

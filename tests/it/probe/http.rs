@@ -254,6 +254,23 @@ async fn there_is_exactly_one_host_and_the_endpoints_goes_first() {
 }
 
 #[tokio::test]
+async fn an_endpoint_given_by_name_is_asked_by_that_name() {
+    let own = vec![("Host".to_owned(), "monitor.example.com".to_owned())];
+    for (endpoint, headers, expected) in [
+        (None, Vec::new(), "Host: web.example.net:PORT"),
+        (None, own, "Host: monitor.example.com"),
+        (Some("app.example.com"), Vec::new(), "Host: app.example.com"),
+    ] {
+        let server = Server::start(answer(OK)).await;
+        let mut probe = Probe::http(&server, HttpCheck { headers, ..get() });
+        (probe.0.host, probe.0.hostname) = (endpoint.map(Arc::from), Some("web.example.net".into()));
+        assert_eq!(told(&probe.run().await), "200 pass");
+        let expected = expected.replace("PORT", &server.address.port().to_string());
+        assert_eq!(lines(&server.ended(1).await[0], "host"), [expected]);
+    }
+}
+
+#[tokio::test]
 async fn the_monitors_user_agent_replaces_ours() {
     let server = Server::start(answer(OK)).await;
     let headers = vec![("user-agent".to_owned(), "curl/8".to_owned())];

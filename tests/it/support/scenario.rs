@@ -20,7 +20,13 @@
 //! An endpoint is `up`, `refused`, `hang` (every attempt times out), `reset`,
 //! `error` (the probe can't be made) or answers with a code such as `503`;
 //! `hang then 503` is one attempt after the other; `-+--++` is one probe after
-//! the other, the last for all further ones.
+//! the other, the last for all further ones. `192.0.2.1 by tcp` is what the
+//! monitor tcp finds there, `192.0.2.1 from nyc` what one vantage does; a bare
+//! address takes both back.
+//!
+//! `hosts` says what lookups of host names find from then on: addresses (for
+//! 30 s each time), none for a name that doesn't exist, `fails` for nobody
+//! knows.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -49,6 +55,8 @@ pub struct Scenario {
     #[serde(default)]
     pub endpoints: BTreeMap<String, Word>,
     #[serde(default)]
+    pub hosts: BTreeMap<String, Addresses>,
+    #[serde(default)]
     pub start: Start,
     /// It runs against a real server as well.
     #[serde(default)]
@@ -73,6 +81,21 @@ pub enum Word {
     Text(String),
 }
 
+/// What a lookup of a host name finds.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Addresses {
+    Found(Vec<IpAddr>),
+    Lost(Lost),
+}
+
+/// A lookup that comes to nothing.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Lost {
+    Fails,
+}
+
 /// When the first step begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -95,6 +118,7 @@ pub struct Step {
     /// Since the step before.
     pub after: Option<Span>,
     pub endpoints: BTreeMap<String, Word>,
+    pub hosts: BTreeMap<String, Addresses>,
     /// Another configuration.
     pub reload: Option<Config>,
     /// The same configuration with texts in it replaced; each stands there once.
@@ -248,11 +272,24 @@ impl Word {
 pub struct Network {
     pub default: Behaviour,
     pub by_address: BTreeMap<IpAddr, Behaviour>,
+    /// For one monitor or vantage.
+    seen: BTreeMap<IpAddr, Vec<(Seen, Behaviour)>>,
+}
+
+/// Who sees something else than the others.
+#[derive(Clone, Debug, PartialEq)]
+enum Seen {
+    By(String),
+    From(String),
 }
 
 impl Default for Network {
     fn default() -> Network {
-        Network { default: Behaviour::Attempts(vec![Attempt::Up]), by_address: BTreeMap::new() }
+        Network {
+            default: Behaviour::Attempts(vec![Attempt::Up]),
+            by_address: BTreeMap::new(),
+            seen: BTreeMap::new(),
+        }
     }
 }
 
@@ -261,13 +298,37 @@ impl Network {
         for (address, word) in words {
             match address.as_str() {
                 "default" => self.default = word.behaviour()?,
-                address => {
-                    let address = address.parse().map_err(|_| format!("`{address}` is no address"))?;
-                    self.by_address.insert(address, word.behaviour()?);
+                key => {
+                    let words: Vec<&str> = key.split(' ').collect();
+                    let seen = match words[..] {
+                        [_] => None,
+                        [_, "by", monitor] => Some(Seen::By(monitor.into())),
+                        [_, "from", vantage] => Some(Seen::From(vantage.into())),
+                        _ => return Err(format!("`{key}` is neither an address nor one seen by somebody")),
+                    };
+                    let address = words[0].parse().map_err(|_| format!("`{key}` is no address"))?;
+                    let Some(seen) = seen else {
+                        self.seen.remove(&address);
+                        self.by_address.insert(address, word.behaviour()?);
+                        continue;
+                    };
+                    let there = self.seen.entry(address).or_default();
+                    there.retain(|(other, _)| *other != seen);
+                    there.push((seen, word.behaviour()?));
                 }
             }
         }
         Ok(())
+    }
+
+    /// What one monitor sees from one vantage.
+    pub fn seen(&self, address: IpAddr, monitor: &str, vantage: &str) -> &Behaviour {
+        let there = self.seen.get(&address).map(|seen| &seen[..]).unwrap_or_default();
+        let special = there.iter().find(|(seen, _)| match seen {
+            Seen::By(name) => name == monitor,
+            Seen::From(name) => name == vantage,
+        });
+        special.map_or_else(|| self.of(address), |(_, behaviour)| behaviour)
     }
 
     pub fn of(&self, address: IpAddr) -> &Behaviour {
@@ -349,7 +410,8 @@ impl Step {
             || self.flags.is_some()
             || self.authority.is_some();
         let looks = self.ask.is_some() || !self.pools.is_empty() || !self.load_balancers.is_empty();
-        let timed = self.at.is_some() || self.after.is_some() || self.stays.is_some();
+        let timed =
+            self.at.is_some() || self.after.is_some() || self.stays.is_some() || !self.hosts.is_empty();
         let counted = self.shares.is_some() || self.serial.is_some() || !self.probes.is_empty();
         match () {
             _ if self.ask.is_some() != asked => Some("`ask` and what is expected go together"),

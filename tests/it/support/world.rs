@@ -5,8 +5,8 @@
 //! - a target has one probe in flight at most;
 //! - what is published is what the engine holds, but for the 20 ms in which
 //!   changes are gathered;
-//! - an answer carries only addresses that the verdicts allow, and some while
-//!   they allow any.
+//! - an answer carries only addresses that the endpoints' standings allow, and
+//!   some while they allow any.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -14,15 +14,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use haledns::authority::{Prepared, Snapshot};
-use haledns::engine::{Change, Effect, Engine, Event};
-use haledns::health::{Outcome, ProbeResult, ProbeTask, Reason, Standing, TargetId, Verdict, scramble};
+use haledns::engine::{Change, Effect, Engine, Event, Lookup};
+use haledns::health::{Outcome, ProbeResult, ProbeTask, Reason, Standing, TargetId, scramble};
 use haledns::model::{
-    Check, Endpoint, LoadBalancer, Model, Name, Pool, PoolId, SteeringPolicy, Weight, WhenUnavailable,
+    Check, Endpoint, LoadBalancer, Model, Moves, Name, Pool, PoolId, SteeringPolicy, Weight, WhenUnavailable,
 };
 use haledns::moment::Moment;
 
 use super::ask::{self, Question, Reply};
-use super::scenario::{Attempt, Behaviour, Network, Word};
+use super::scenario::{Addresses, Attempt, Behaviour, Network, Word};
 
 /// When worlds begin.
 pub const START: Moment = Moment::from_start(Duration::from_secs(1_700_000_000));
@@ -30,6 +30,8 @@ pub const START: Moment = Moment::from_start(Duration::from_secs(1_700_000_000))
 const GATHER: Duration = Duration::from_millis(20);
 /// A reload is held back at most so long while new targets are probed.
 const HOLD: Duration = Duration::from_millis(500);
+/// What lookups find holds for so long.
+const HOST_TTL: Duration = Duration::from_secs(30);
 /// What a quick reply takes.
 const QUICK: Duration = Duration::from_millis(10);
 
@@ -41,6 +43,9 @@ pub struct World {
     turns: HashMap<IpAddr, usize>,
     flights: BTreeMap<(Moment, u64), (TargetId, Outcome)>,
     departures: u64,
+    /// What lookups of host names find.
+    hosts: BTreeMap<String, Addresses>,
+    lookups: BTreeMap<(Moment, u64), Arc<str>>,
     published: Arc<Snapshot>,
     /// Since when the engine holds something that isn't published.
     behind_since: Option<Moment>,
@@ -63,6 +68,8 @@ impl World {
             turns: HashMap::new(),
             flights: BTreeMap::new(),
             departures: 0,
+            hosts: BTreeMap::new(),
+            lookups: BTreeMap::new(),
             published,
             behind_since: None,
             seed: 0,
@@ -80,8 +87,15 @@ impl World {
     /// From now on the endpoints do this.
     pub fn change(&mut self, endpoints: &BTreeMap<String, Word>) -> Result<(), String> {
         self.network.change(endpoints)?;
-        self.turns.retain(|address, _| !endpoints.contains_key(&address.to_string()));
+        let changed = |key: &String| key.split(' ').next().and_then(|address| address.parse().ok());
+        let changed: Vec<IpAddr> = endpoints.keys().filter_map(changed).collect();
+        self.turns.retain(|address, _| !changed.contains(address));
         Ok(())
+    }
+
+    /// From now on lookups find this.
+    pub fn rename(&mut self, hosts: &BTreeMap<String, Addresses>) {
+        self.hosts.extend(hosts.clone());
     }
 
     /// From now on these addresses do that, and all others pass.
@@ -119,12 +133,20 @@ impl World {
     pub fn step(&mut self, limit: Moment) -> Result<bool, String> {
         self.carry_out()?;
         let landing = self.flights.first_key_value().map(|((at, _), _)| *at);
-        let next = [landing, self.engine.wake_at()].into_iter().flatten().min();
+        let found = self.lookups.first_key_value().map(|((at, _), _)| *at);
+        let next = [landing, found, self.engine.wake_at()].into_iter().flatten().min();
         let Some(next) = next.filter(|next| *next <= limit) else {
             self.now = self.now.max(limit);
             return Ok(false);
         };
         self.now = self.now.max(next);
+        if let Some(lookup) = self.lookups.first_entry().filter(|lookup| lookup.key().0 <= self.now) {
+            let hostname = lookup.remove();
+            let lookup = self.look_up(&hostname);
+            self.engine.handle(Event::Resolved { hostname, lookup }, self.now);
+            self.carry_out()?;
+            return Ok(true);
+        }
         match self.flights.first_entry().filter(|flight| flight.key().0 <= self.now) {
             Some(flight) => {
                 let (target, outcome) = flight.remove();
@@ -152,12 +174,26 @@ impl World {
             match effect {
                 Effect::Probe { target, task } => self.depart(target, &task)?,
                 Effect::Publish(snapshot) => self.published = snapshot,
-                Effect::Ready { .. } | Effect::Resolve { .. } | Effect::Remember(_) => {}
+                Effect::Resolve { hostname } => {
+                    self.departures += 1;
+                    self.lookups.insert((self.now + QUICK, self.departures), hostname);
+                }
+                Effect::Ready { .. } | Effect::Remember(_) => {}
                 Effect::Abandon { target } => self.flights.retain(|_, (other, _)| *other != target),
                 Effect::Tell(change) => self.told.push(in_words(&change)),
             }
         }
         self.look()
+    }
+
+    fn look_up(&self, hostname: &str) -> Lookup {
+        match self.hosts.get(hostname) {
+            Some(Addresses::Found(addresses)) if !addresses.is_empty() => {
+                Lookup::Found { addresses: addresses.clone(), ttl: HOST_TTL }
+            }
+            Some(Addresses::Lost(_)) => Lookup::Failed,
+            Some(Addresses::Found(_)) | None => Lookup::NoSuchName,
+        }
     }
 
     /// A probe begins; what it will find is settled now.
@@ -167,7 +203,8 @@ impl World {
         }
         *self.probes.entry(task.address).or_default() += 1;
         let turn = self.turns.entry(task.address).or_default();
-        let outcome = outcome(self.network.of(task.address), *turn, task);
+        let seen = self.network.seen(task.address, &task.monitor.name, &task.vantage.name);
+        let outcome = read(outcome(seen, *turn, task), task);
         *turn += 1;
         self.departures += 1;
         self.flights.insert((self.now + outcome.took, self.departures), (target, outcome));
@@ -207,6 +244,9 @@ impl World {
         rtype: &str,
         family: fn(&IpAddr) -> bool,
     ) -> Result<(), String> {
+        if balancer.moves != Moves::default() {
+            return Ok(()); // it depends on what was
+        }
         let allowed = self.allowed(model, balancer, family);
         let question: Question = format!("{} {rtype}", balancer.name).parse()?;
         let reply = self.ask(&question.octets());
@@ -215,13 +255,13 @@ impl World {
         match carried.is_subset(&allowed) && carried.is_empty() == allowed.is_empty() {
             true => Ok(()),
             false => Err(format!(
-                "{} {rtype} is answered with {carried:?}; the verdicts allow {allowed:?}\n",
+                "{} {rtype} is answered with {carried:?}; the standings allow {allowed:?}\n",
                 balancer.name
             )),
         }
     }
 
-    /// The addresses of a family that may answer, from model and verdicts alone.
+    /// The addresses of a family that may answer, from model and standings alone.
     fn allowed(
         &self,
         model: &Model,
@@ -229,7 +269,7 @@ impl World {
         family: fn(&IpAddr) -> bool,
     ) -> BTreeSet<IpAddr> {
         let addresses = |pool: &Pool, fits: &dyn Fn(usize, &Endpoint) -> bool| -> BTreeSet<IpAddr> {
-            let wanted = |endpoint: &Endpoint| endpoint.enabled && endpoint.weight > Weight(0);
+            let wanted = |endpoint: &Endpoint| endpoint.weight > Weight(0);
             (pool.endpoints.iter().enumerate())
                 .filter(|(place, endpoint)| wanted(endpoint) && fits(*place, endpoint))
                 .map(|(_, endpoint)| endpoint.address)
@@ -239,12 +279,11 @@ impl World {
             |all: BTreeSet<IpAddr>| -> BTreeSet<IpAddr> { all.into_iter().filter(family).collect() };
         let available = |id: PoolId| {
             let pool = model.pool(id);
-            let verdicts = self.engine.table().verdicts(id);
-            let monitored = pool.is_monitored();
-            let healthy = |place: usize| !monitored || verdicts[place] == Verdict::Healthy;
-            let all = addresses(pool, &|place, _| healthy(place));
-            let count = pool.endpoints.iter().enumerate().filter(|(n, e)| e.enabled && healthy(*n)).count();
-            let enough = !monitored || count >= pool.health_threshold as usize;
+            let standings = self.engine.table().standings(id);
+            let up = |place: usize| standings[place].fitness.is_up();
+            let all = addresses(pool, &|place, _| up(place));
+            let count = (0..standings.len()).filter(|place| up(*place)).count();
+            let enough = !pool.is_monitored() || count >= pool.health_threshold as usize;
             if !pool.enabled || all.is_empty() || !enough {
                 return None;
             }
@@ -265,7 +304,8 @@ impl World {
         match balancer.when_unavailable {
             _ if !steered.is_empty() => steered.into_iter().flatten().collect(),
             WhenUnavailable::FallbackPool(id) if model.pool(id).enabled => {
-                of_family(addresses(model.pool(id), &|_, _| true))
+                let standings = self.engine.table().standings(id);
+                of_family(addresses(model.pool(id), &|place, _| standings[place].fitness.counts()))
             }
             _ => BTreeSet::new(),
         }
@@ -301,6 +341,17 @@ fn outcome(behaviour: &Behaviour, turn: usize, task: &ProbeTask) -> Outcome {
     }
     let reason = if tcp { Reason::TcpTimeout } else { Reason::HttpTimeout };
     Outcome { took, ..Outcome::new(ProbeResult::Fail, reason, "timeout") }
+}
+
+/// What the monitor makes of it: an inverted one passes what fails.
+fn read(found: Outcome, task: &ProbeTask) -> Outcome {
+    match found.result {
+        ProbeResult::Pass if task.monitor.reading.invert => {
+            Outcome { result: ProbeResult::Fail, reason: Reason::Inverted, detail: "inverted", ..found }
+        }
+        ProbeResult::Fail if task.monitor.reading.invert => Outcome { result: ProbeResult::Pass, ..found },
+        _ => found,
+    }
 }
 
 /// A name as a scenario writes it.
