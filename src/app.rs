@@ -13,6 +13,7 @@
 pub mod demo;
 mod limits;
 mod reload;
+pub mod timing;
 
 use std::collections::HashMap;
 use std::fmt;

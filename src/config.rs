@@ -11,6 +11,7 @@
 //!
 //! Knows nothing of what runs: the caller decides what to do with a model.
 
+mod allow;
 mod file;
 mod find;
 mod lower;
@@ -21,6 +22,7 @@ mod shape;
 mod value;
 mod words;
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -73,6 +75,8 @@ pub struct Settings {
     pub log: LogFormat,
     /// Who is asked for host names; empty: the system's.
     pub resolvers: Vec<SocketAddr>,
+    /// Lints that are not told.
+    pub allow_lints: BTreeSet<String>,
 }
 
 impl Default for Settings {
@@ -88,6 +92,7 @@ impl Default for Settings {
             allow_exec: false,
             log: LogFormat::Auto,
             resolvers: Vec::new(),
+            allow_lints: BTreeSet::new(),
         }
     }
 }
@@ -160,7 +165,8 @@ fn assemble(
     drop(shapes);
     drop(nodes);
 
-    let problems = gather.into_problems();
+    allow::unknown(&gather);
+    let problems = gather.into_problems(&settings.allow_lints);
     if problems.iter().any(|problem| problem.severity == Severity::Error) {
         return Err(Report { problems });
     }

@@ -26,12 +26,12 @@ use crate::model::{Model, Name, PoolId, Scope, Serial};
 use crate::moment::Moment;
 
 /// After a publication further changes are gathered for so long.
-const GATHER: Duration = Duration::from_millis(20);
+pub const GATHER: Duration = Duration::from_millis(20);
 
 /// A new configuration is held back at most so long after the last of its new
 /// targets was due, so that a renamed pool or a replaced address blanks nothing.
 /// An endpoint that falls meanwhile ends the wait.
-const HOLD: Duration = Duration::from_millis(500);
+pub const HOLD: Duration = Duration::from_millis(500);
 
 /// Changes of answers are gathered for so long before a serial goes up.
 const SERIAL_GATHER: Duration = Duration::from_secs(1);

@@ -18,4 +18,5 @@ pub mod serve;
 pub mod simulate;
 pub mod steering;
 pub mod telemetry;
+pub mod timing;
 pub mod wire;

@@ -9,7 +9,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand, ValueEnum};
 use haledns::app::{self, demo};
 use haledns::config::{self, Loaded, LogFormat, Report, Severity};
-use haledns::telemetry;
+use haledns::model::Name;
+use haledns::{telemetry, timing};
 use tokio::runtime::Runtime;
 
 /// An authoritative DNS server that answers only with what is healthy.
@@ -52,6 +53,19 @@ enum Command {
         #[arg(long)]
         strict: bool,
     },
+    /// Tell how long until a failure, or a recovery, has reached the clients:
+    /// least, typical and worst, in their parts, computed from the settings.
+    Timing {
+        /// One load balancer by its full name; without it: all of them.
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+        /// Directories and files to read the settings from.
+        #[arg(long, value_name = "PATH", num_args = 1..)]
+        config: Vec<PathBuf>,
+        /// Print the figures as JSON, in seconds.
+        #[arg(long)]
+        json: bool,
+    },
     /// Show it all on loopback: real endpoints to kill and revive, a real
     /// server to ask with dig. Needs no network, no root and no files.
     Demo {
@@ -92,6 +106,7 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Serve { paths, listen, log } => serve(paths, listen, log),
         Command::Check { paths, json, strict } => check(&paths, json, strict),
+        Command::Timing { name, config, json } => timing(name, config, json),
         Command::Demo { listen, endpoints_only, tour } => {
             let mode = match (endpoints_only, tour) {
                 (true, _) => demo::Mode::EndpointsOnly,
@@ -154,15 +169,54 @@ fn check(paths: &[PathBuf], json: bool, strict: bool) -> ExitCode {
         true => format!("{:#}\n", report.json()),
         false => report.text(colours(&std::io::stdout())) + &summary,
     };
+    let printed = print(&text);
+    match report.has_errors() || (strict && !report.problems.is_empty()) {
+        true => ExitCode::FAILURE,
+        false => printed,
+    }
+}
+
+fn timing(name: Option<String>, mut paths: Vec<PathBuf>, json: bool) -> ExitCode {
+    let mut name = name;
+    if paths.is_empty() {
+        // a running server can't be asked yet, so that what names files means them
+        match name.take().filter(|name| PathBuf::from(name).exists()) {
+            Some(path) => paths.push(path.into()),
+            None => {
+                return fail(
+                    "timing reads files: `hale timing --config PATH`, or `hale timing NAME --config PATH`",
+                );
+            }
+        }
+    }
+    let loaded = match config::load(&paths) {
+        Ok(loaded) => loaded,
+        Err(report) => {
+            eprint!("{}{}", report.text(colours(&std::io::stderr())), error_count(&report, &paths));
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut timings = timing::all(&loaded.model);
+    if let Some(name) = name {
+        let known: Vec<String> = timings.iter().map(|timing| timing.name.to_string()).collect();
+        timings.retain(|timing| name.parse().is_ok_and(|name: Name| name == timing.name));
+        if timings.is_empty() {
+            return fail(format!("there is no load balancer `{name}`; there are: {}", known.join(", ")));
+        }
+    }
+    print(&match json {
+        true => format!("{:#}\n", app::timing::json(&timings)),
+        false => app::timing::text(&timings),
+    })
+}
+
+/// Writes it all to standard output.
+fn print(text: &str) -> ExitCode {
     let mut out = std::io::stdout();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         // who reads no further, as `head` does, has seen enough
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => return fail(error),
-        _ => {}
-    }
-    match report.has_errors() || (strict && !report.problems.is_empty()) {
-        true => ExitCode::FAILURE,
-        false => ExitCode::SUCCESS,
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => fail(error),
+        _ => ExitCode::SUCCESS,
     }
 }
 

@@ -246,6 +246,7 @@ fn weigh(
     };
     settings.reload_guard = loaded.settings.reload_guard; // works at once
     settings.allow_exec = loaded.settings.allow_exec; // has worked already
+    settings.allow_lints.clone_from(&loaded.settings.allow_lints); // likewise
     let settings_changed = loaded.settings != settings;
     if loaded.model == model && !settings_changed {
         return (settings, Ok(Reloaded::Unchanged { was_refused: false }));

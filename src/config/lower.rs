@@ -9,6 +9,7 @@ mod conflicts;
 mod dependencies;
 mod groups;
 mod hosts;
+mod lints;
 mod maintenance;
 mod monitors;
 mod pools;
@@ -84,6 +85,7 @@ pub fn lower(files: &[Field<shape::File>], gather: &Gather) -> (Settings, Model)
     }
     let defined = Defined { monitors, groups, pools, vantages };
     lower.unused(&model, &defined, server);
+    lower.lints(&model, given(), &defined.monitors, &defined.pools);
     (settings, model)
 }
 
@@ -313,6 +315,7 @@ impl Lower<'_> {
             allow_exec: self.boolean(&server.allow_exec, !server.allow_exec.is_absent()),
             log,
             resolvers: self.resolvers(&server.resolvers),
+            allow_lints: self.allowed_lints(&server.allow_lints),
         }
     }
 
@@ -346,7 +349,23 @@ impl Lower<'_> {
         seen.into_iter().map(|(address, _)| address).collect()
     }
 
-    fn listen(&self, field: &Field<OneOrMany<Scalar>>) -> Option<Vec<SocketAddr>> {
+    /// Lints that nobody wants to hear of.
+    fn allowed_lints(&self, field: &Field<super::reader::OneOrMany<Scalar>>) -> BTreeSet<String> {
+        let mut allowed = BTreeSet::new();
+        for item in field.get().map(|list| &list.0[..]).unwrap_or_default() {
+            let Some((id, place)) = self.text(item) else { continue };
+            match ProblemKind::LINTS.contains(&id) {
+                true => _ = allowed.insert(id.to_owned()),
+                false => {
+                    let kind = ProblemKind::UnknownLint { id: brief(id) };
+                    self.gather.warn(Spot::Value(place), kind, Some(words::lint_meant(id)), None);
+                }
+            }
+        }
+        allowed
+    }
+
+    fn listen(&self, field: &Field<super::reader::OneOrMany<Scalar>>) -> Option<Vec<SocketAddr>> {
         let Field::Given(place, list) = field else { return None };
         if list.0.is_empty() {
             self.empty_list(*place, "write an address to listen on, such as `[127.0.0.1:5300]`");

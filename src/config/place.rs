@@ -7,6 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use super::allow;
 use super::problem::{Also, Excerpt, Problem, ProblemKind, Severity};
 
 /// A node of a file: a value and, in a map, its key.
@@ -102,6 +103,10 @@ impl Gather {
         self.sources.len() - 1
     }
 
+    pub fn sources(&self) -> &[Source] {
+        &self.sources
+    }
+
     pub fn source(&self, file: usize) -> &Source {
         &self.sources[file]
     }
@@ -144,6 +149,15 @@ impl Gather {
         also: (Spot, &'static str),
     ) {
         self.record(Severity::Error, spot, kind, help.into(), Some(also));
+    }
+
+    /// Records a lint at a place that no node stands for.
+    pub fn warn_at(&self, file: usize, span: Span, kind: ProblemKind, help: String) {
+        self.refuse_at(file, span, kind, Some(help));
+        if let Some(found) = self.problems.borrow_mut().last_mut() {
+            found.whole = false;
+            found.problem.severity = Severity::Warning;
+        }
     }
 
     /// Records a lint, unless what couldn't be read may have the answer to it.
@@ -220,8 +234,14 @@ impl Gather {
     }
 
     /// All problems: of whole files first, then in the order of the files.
-    pub fn into_problems(self) -> Vec<Problem> {
+    /// Lints that are allowed, for all or at their line, are left out.
+    pub fn into_problems(self, allowed: &BTreeSet<String>) -> Vec<Problem> {
         let mut all = self.problems.into_inner();
+        all.retain(|Found { file, problem, .. }| {
+            let id = problem.kind.id();
+            let here = || self.sources.get(*file).is_some_and(|source| allow::at(source, problem.line, id));
+            problem.severity == Severity::Error || !(allowed.contains(id) || here())
+        });
         let order = |found: &Found| {
             let problem = &found.problem;
             (!found.whole, found.file, problem.line, problem.column, problem.severity as u8)

@@ -74,6 +74,21 @@ pub struct Report {
 }
 
 macro_rules! kinds {
+    (
+        $( $id:ident: $name:ident { $($field:ident: $type:ty),* } => $text:literal; )*
+        @lints
+        $( $lint:ident: $lint_name:ident { $($lint_field:ident: $lint_type:ty),* } => $lint_text:literal; )*
+    ) => {
+        kinds! {
+            $( $id: $name { $($field: $type),* } => $text; )*
+            $( $lint: $lint_name { $($lint_field: $lint_type),* } => $lint_text; )*
+        }
+
+        impl ProblemKind {
+            /// The ids of lints.
+            pub const LINTS: &[&str] = &[$(stringify!($lint)),*];
+        }
+    };
     ($( $id:ident: $name:ident { $($field:ident: $type:ty),* } => $text:literal; )*) => {
         /// What is wrong; `Display` says it in plain words.
         #[derive(Clone, Debug, PartialEq)]
@@ -211,7 +226,9 @@ kinds! {
     below_cut: BelowCut { what: String, owner: String, cut: String } => "{what} at {owner} is never answered: {cut} is delegated by its NS records";
     in_child_zone: InChildZone { what: String, owner: String, zone: String } => "{what} at {owner} is never answered: {zone} is a zone of its own";
     no_fallback: NoFallback { name: String } => "the load balancer `{name}` has no `fallback_pool`";
+    slo_missed: SloMissed { limit: String, worst: String, parts: String } => "a failure may take {worst} to reach all clients, and the promise is {limit}: {parts}";
     // Lints.
+    @lints
     no_effect: NoEffect { key: String } => "`{key}` has no effect yet";
     long_ttl: LongTtl { ttl: u32 } => "answers are kept for {ttl} s, so clients follow a failure that late";
     records_hidden: RecordsHidden { owner: String, rtype: String } => "the load balancer hides the {rtype} records of {owner}";
@@ -233,6 +250,15 @@ kinds! {
     weights_without_random: WeightsWithoutRandom { name: String } => "the load balancer `{name}` is not steered at random, so `random_steering` is unused";
     threshold_unreachable: ThresholdUnreachable { pool: String, why: String } => "the pool `{pool}` is never available: {why}";
     star_inside_name: StarInsideName { name: String } => "the `*` in `{name}` is no wildcard: only a whole first label is one";
+    single_failure: SingleFailure { name: String } => "a single failed probe of `{name}` takes an endpoint out: one lost packet is enough";
+    ttl_above_detection: TtlAboveDetection { ttl: String, detection: String } => "answers are kept for {ttl}, longer than a failure takes to be seen ({detection} at most): most of the time until clients have moved is the TTL";
+    tcp_on_web_port: TcpOnWebPort { name: String, port: u16 } => "the monitor `{name}` opens a TCP connection to port {port} and sends nothing: an open port proves nothing of TLS and of answers";
+    no_host: NoHost { name: String, pool: String } => "the monitor `{name}` asks the endpoints of pool `{pool}` by their addresses: no Host is set, neither there nor on the endpoints";
+    redirect_expected: RedirectExpected { name: String, code: u16 } => "the monitor `{name}` takes the redirect {code} at port 80 for an answer: it tests what redirects, not what clients are sent to";
+    one_network: OneNetwork { pool: String, network: String } => "all endpoints of the pool `{pool}` are in {network}, and `default_pools` has no other pool: one failure of that network takes all of them";
+    same_addresses: SameAddresses { one: String, other: String } => "the pools `{one}` and `{other}` have the same addresses and monitors: when one fails, so does the other";
+    short_start_period: ShortStartPeriod { period: String, run: String } => "the start period of {period} is over before a run of passes is, which takes {run}: then a single outcome decides";
+    unknown_lint: UnknownLint { id: String } => "there is no lint `{id}` to allow";
     alias_target: AliasTarget { target: String, rtype: String } => "the {rtype} record points to {target}, which is a CNAME";
 }
 

@@ -47,6 +47,7 @@ pub struct Server {
     pub reload_guard: Field<Scalar>,
     pub allow_exec: Field<Scalar>,
     pub log: Field<Scalar>,
+    pub allow_lints: Field<OneOrMany<Scalar>>,
     pub site: Field<Site>,
     pub resolvers: Field<OneOrMany<Scalar>>,
     pub canaries: Field<Scalar>,
@@ -244,6 +245,14 @@ pub struct LoadBalancer {
     pub failover_delay: Field<Scalar>,
     pub failback_delay: Field<Scalar>,
     pub failback: Field<Scalar>,
+    pub slo: Field<Slo>,
+}
+
+/// What is promised.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Slo {
+    pub failover: Field<Scalar>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -4,6 +4,8 @@
 //! fields of a later version, and fields of proxied load balancing. This
 //! table tells them apart, so that a typo is the only unknown key.
 
+use super::problem::ProblemKind;
+
 /// What becomes of a key that no shape has.
 #[derive(Clone, Copy, Debug)]
 pub enum Fate {
@@ -199,6 +201,7 @@ static EJECTION: Words = Words { name: "`ejection`", ..NONE };
 static FAMILY_THRESHOLD: Words = Words { name: "`family_threshold`", ..NONE };
 static RANDOM_STEERING: Words =
     Words { name: "`random_steering`", null: &["pool_weights", "default_weight"], ..NONE };
+static SLO: Words = Words { name: "`slo`", ..NONE };
 static STEERING: Words = Words { name: "`endpoint_steering`", ..NONE };
 static MX: Words = Words { name: "an MX value", aliases: &["priority", "value"], ..NONE };
 
@@ -222,6 +225,7 @@ pub fn of(shape: &str) -> &'static Words {
         "Endpoint" => &ENDPOINT,
         "LoadBalancer" => &LOAD_BALANCER,
         "FamilyThreshold" => &FAMILY_THRESHOLD,
+        "Slo" => &SLO,
         "RandomSteering" => &RANDOM_STEERING,
         "Steering" => &STEERING,
         _ => &NONE,
@@ -282,6 +286,14 @@ pub fn steering_by_another_name(policy: &str) -> Option<&'static str> {
             Some("write `random`: each answer draws a pool, evenly or by the weights of `random_steering`")
         }
         _ => None,
+    }
+}
+
+/// What to write for a lint that there isn't.
+pub fn lint_meant(id: &str) -> String {
+    match nearest(id, ProblemKind::LINTS.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "write the word that stands in `warning[…]`".to_owned(),
     }
 }
 

@@ -20,7 +20,7 @@ pub enum Kind {
 }
 
 /// From the foundation up.
-pub const MODULES: [(&str, Kind); 19] = [
+pub const MODULES: [(&str, Kind); 20] = [
     ("moment", Pure),
     ("model", Pure),
     ("health", Pure),
@@ -29,6 +29,7 @@ pub const MODULES: [(&str, Kind); 19] = [
     ("wire", Pure),
     ("engine", Pure),
     ("simulate", Pure),
+    ("timing", Pure),
     ("publish", Seam),
     ("clock", Shell),
     ("os", Shell),

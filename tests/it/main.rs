@@ -8,4 +8,5 @@ mod scenarios;
 mod serve;
 mod simulation;
 mod support;
+mod timing;
 mod wire;

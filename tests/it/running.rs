@@ -9,6 +9,7 @@ mod probes;
 mod reload;
 mod start;
 mod stop;
+mod timing;
 
 use std::net::SocketAddr;
 

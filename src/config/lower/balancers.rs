@@ -1,5 +1,7 @@
 //! Load balancers: their pools, their steering, what answers at the end.
 
+use std::time::Duration;
+
 use super::super::place::{Place, Spot};
 use super::super::problem::ProblemKind;
 use super::super::reader::{Field, Named, brief};
@@ -99,8 +101,24 @@ impl Lower<'_> {
             default_pools: listed.iter().map(|(id, _)| *id).collect(),
             when_unavailable: self.when_unavailable(key, place, shape, pools),
             moves: self.moves(shape),
-            slo: None,
+            slo: self.slo(&shape.slo),
         }
+    }
+
+    /// At most so long from a failure to the last client moved.
+    fn slo(&self, field: &Field<shape::Slo>) -> Option<Duration> {
+        let Field::Given(place, slo) = field else { return None };
+        if slo.failover.is_absent() {
+            self.missing(
+                *place,
+                "`slo`",
+                "failover",
+                "write the longest time, such as `slo: { failover: 60s }`",
+            );
+            return None;
+        }
+        let range = Duration::from_secs(1)..=Duration::from_secs(86_400);
+        slo.failover.get().map(|_| self.duration(&slo.failover, range, Duration::from_secs(86_400)))
     }
 
     fn default_pools(

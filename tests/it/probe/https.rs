@@ -251,7 +251,7 @@ async fn the_name_an_address_was_found_under_is_sent_when_there_is_no_host() {
     assert_eq!(told(&probe.run().await), "200 pass");
     let seen = &server.ended(1).await[0];
     assert_eq!(seen.sni.as_deref(), Some("www.example.com"));
-    assert_eq!(lines(seen, "host"), [format!("Host: {}", server.address)]);
+    assert_eq!(lines(seen, "host"), [format!("Host: www.example.com:{}", server.address.port())]);
 }
 
 // Client certificates
