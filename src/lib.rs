@@ -4,8 +4,10 @@
 
 pub mod app;
 pub mod authority;
+pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod control;
 pub mod engine;
 pub mod health;
 pub mod model;
@@ -14,6 +16,7 @@ pub mod os;
 pub mod probe;
 pub mod publish;
 pub mod serve;
+pub mod state;
 pub mod steering;
 pub mod telemetry;
 pub mod wire;

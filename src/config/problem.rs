@@ -189,7 +189,6 @@ kinds! {
     in_child_zone: InChildZone { what: String, owner: String, zone: String } => "{what} at {owner} is never answered: {zone} is a zone of its own";
     no_fallback: NoFallback { name: String } => "the load balancer `{name}` has no `fallback_pool`";
     // Lints.
-    no_effect: NoEffect { key: String } => "`{key}` has no effect yet";
     long_ttl: LongTtl { ttl: u32 } => "answers are kept for {ttl} s, so clients follow a failure that late";
     records_hidden: RecordsHidden { owner: String, rtype: String } => "the load balancer hides the {rtype} records of {owner}";
     zone_repeated: ZoneRepeated { name: String, owner: String } => "`{name}` is relative and becomes {owner}";

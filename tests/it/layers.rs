@@ -20,7 +20,7 @@ pub enum Kind {
 }
 
 /// From the foundation up.
-pub const MODULES: [(&str, Kind); 17] = [
+pub const MODULES: [(&str, Kind); 20] = [
     ("moment", Pure),
     ("model", Pure),
     ("health", Pure),
@@ -32,10 +32,13 @@ pub const MODULES: [(&str, Kind); 17] = [
     ("clock", Shell),
     ("os", Shell),
     ("config", Shell),
+    ("state", Shell),
     ("probe", Shell),
     ("serve", Shell),
+    ("control", Shell),
     ("telemetry", Shell),
     ("app", Top),
+    ("cli", Top),
     ("lib", Top),
     ("main", Top),
 ];
