@@ -1,4 +1,5 @@
 mod config;
+mod control;
 mod docs;
 mod holding;
 mod layers;
@@ -6,5 +7,6 @@ mod probe;
 mod running;
 mod scenarios;
 mod serve;
+mod state;
 mod support;
 mod wire;

@@ -156,7 +156,11 @@ impl Hale {
         let state = command.get_envs().find(|(name, _)| *name == "STATE_DIRECTORY");
         let state = state.and_then(|(_, path)| path).map(PathBuf::from);
         let ours = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        Ok(Hale { child, out, log, state: state.filter(|path| path.starts_with(ours)) })
+        let own = |path: &PathBuf| {
+            let name = path.strip_prefix(ours).ok().and_then(|rest| rest.to_str());
+            name.is_some_and(|name| name.starts_with("state-"))
+        };
+        Ok(Hale { child, out, log, state: state.filter(own) })
     }
 
     /// `hale serve PATH --listen 127.0.0.1:0`, answering already.
