@@ -586,7 +586,8 @@ impl Engine {
     /// them; tells whether one that was up isn't any more.
     fn moved(&mut self, now: Moment) -> bool {
         let moves = self.tell_moves();
-        let pools: BTreeSet<PoolId> = moves.iter().map(|moved| moved.pool).collect();
+        let mut pools: BTreeSet<PoolId> = moves.iter().map(|moved| moved.pool).collect();
+        pools.extend(self.table.take_switched());
         for pool in pools {
             let changes = self.compiler.refresh(pool, &self.table, now);
             self.recompiled(changes, Some(pool), now);

@@ -169,7 +169,7 @@ fn counts(status: &Status) -> String {
         parts.push(format!("{}: {states}", count(status.pools.len(), "pool")));
         parts.push(format!("{}: {serving} serving", count(all.len(), "endpoint")));
     }
-    parts.join("; ") + "\n"
+    parts.join("\n") + "\n"
 }
 
 fn count(number: usize, what: &str) -> String {
@@ -357,7 +357,9 @@ eu/eu-1   192.0.2.10  healthy    yes            07:40:11Z
 eu/eu-2   192.0.2.10  unhealthy  no: unhealthy  07:40:11Z  TCP connection failed
 eu/eu-3   192.0.2.10  healthy    no: draining   07:40:11Z  drain by alice: new kernel
 
-1 load balancer: 1 healthy; 1 pool: 1 degraded; 3 endpoints: 1 serving
+1 load balancer: 1 healthy
+1 pool: 1 degraded
+3 endpoints: 1 serving
 "
         );
     }

@@ -100,6 +100,8 @@ pub struct Table {
     records: Vec<Record>,
     /// Vantages that changed their minds about themselves.
     doubted: Vec<VantageId>,
+    /// Pools that somebody said something of as a whole, or no more.
+    switched: Vec<PoolId>,
     /// What a former run left, until it is taken up or found unfit.
     memory: Memory,
     next_id: u64,
@@ -292,6 +294,9 @@ impl Table {
                 self.records.push(Record::Override(scope.clone(), slot, None));
             }
         }
+        if scope.endpoint.is_none() {
+            self.switched.push(pool);
+        }
         self.rejudge_pool(pool, Why::Operator, now);
         Ok(())
     }
@@ -312,6 +317,9 @@ impl Table {
         for (scope, said) in self.overrides.expire(now) {
             self.records.push(Record::Override(scope.clone(), said.action.slot(), None));
             if let Some(pool) = self.model.pool_named(&scope.pool) {
+                if scope.endpoint.is_none() {
+                    self.switched.push(pool);
+                }
                 self.rejudge_pool(pool, Why::Time, now);
             }
         }
@@ -344,6 +352,11 @@ impl Table {
     /// The vantages that began or ceased to doubt themselves.
     pub fn take_doubted(&mut self) -> Vec<VantageId> {
         std::mem::take(&mut self.doubted)
+    }
+
+    /// The pools whose state may be another though no endpoint moved.
+    pub fn take_switched(&mut self) -> Vec<PoolId> {
+        std::mem::take(&mut self.switched)
     }
 
     /// Since when a vantage doubts itself, while it does.

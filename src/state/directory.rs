@@ -129,31 +129,26 @@ impl Directory {
             Ok(octets) => octets,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Memory::default(),
             Err(error) => {
-                warn!("{} can't be read: {error}; {}", path.display(), self.set_aside(true));
+                let kept = self.set_aside(true); // not inside the macro: it must happen without a log, too
+                warn!("{} can't be read: {error}; {kept}", path.display());
                 return Memory::default();
             }
         };
         let contents = match format::read(&octets) {
             Ok(contents) => contents,
             Err(why) => {
+                let kept = self.set_aside(true);
                 warn!(
-                    "{} can't be used: {why}; {}, and this start knows nothing of former ones",
-                    path.display(),
-                    self.set_aside(true)
+                    "{} can't be used: {why}; {kept}, and this start knows nothing of former ones",
+                    path.display()
                 );
                 return Memory::default();
             }
         };
         let records = contents.records;
         if contents.damaged > 0 {
-            let damaged = contents.damaged;
-            warn!(
-                records,
-                damaged,
-                "{} has damaged lines, which are left out; {}",
-                path.display(),
-                self.set_aside(false)
-            );
+            let (damaged, kept) = (contents.damaged, self.set_aside(false));
+            warn!(records, damaged, "{} has damaged lines, which are left out; {kept}", path.display());
         }
         if contents.torn {
             info!(records, "the last line of {} was cut off, and is left out", path.display());

@@ -109,6 +109,9 @@ fn switching_off_and_on_and_forcing_verdicts() {
     assert!(served.answers(&["203.0.113.5"]));
     served.run(&["enable", "main"]);
     assert!(served.answers(&["127.0.0.1"]));
+    served.run(&["disable", "main", "--for", "1s"]);
+    assert!(served.answers(&["203.0.113.5"]));
+    until("the pool is back by itself", || served.answers(&["127.0.0.1"]));
 }
 
 #[test]
@@ -122,7 +125,9 @@ fn status_shows_health_and_fitness_with_their_evidence() {
         ("sorry ", &["unknown", "no monitor"]),
         ("main/e1", &["127.0.0.1", "healthy", "yes"]),
         ("main/e2", &["127.0.0.2", "unhealthy", "no: unhealthy", "TCP connection failed"]),
-        ("1 load balancer: 1 healthy;", &["2 pools", "3 endpoints: 2 serving"]),
+        ("1 load balancer: 1 healthy", &[]),
+        ("2 pools: 1 degraded, 1 unknown", &[]),
+        ("3 endpoints: 2 serving", &[]),
     ] {
         let found =
             text.lines().find(|text| text.starts_with(line)).unwrap_or_else(|| panic!("{line}: {text}"));
@@ -203,7 +208,7 @@ fn a_reload_can_be_asked_for_and_forced() {
     assert!(served.run(&["reload", "--force"]).contains("configuration reloaded"));
     until("it is in force", || ask(served.hale.address(), "other.example.test.").is(&["192.0.2.2"]));
     served.folder.replace("a.yaml", "zone: [");
-    assert!(served.refused(&["reload"]).contains("a.yaml:1"));
+    assert!(served.refused(&["reload"]).contains("a.yaml:"));
 }
 
 #[test]
