@@ -107,7 +107,7 @@ fn endpoints(status: &Status, style: Style) -> String {
 fn node(pool: &Pool, endpoint: &Endpoint) -> Cell {
     match pool.monitored {
         true => Cell::new(&*endpoint.health, colour_of(&endpoint.health)),
-        false => Cell::plain("no monitor"),
+        false => Cell::plain("-"),
     }
 }
 
@@ -116,6 +116,8 @@ fn serves(endpoint: &Endpoint) -> Cell {
     match (endpoint.serves, endpoint.percent) {
         (true, 100) => Cell::new("yes", Colour::Good),
         (true, percent) => Cell::new(format!("yes, {percent} %"), Colour::Doubtful),
+        // what NODE says already
+        (false, _) if endpoint.fitness == endpoint.health => Cell::new("no", Colour::Bad),
         (false, _) => {
             let word = endpoint.fitness.replace('_', " ");
             let counts = ["unhealthy", "unknown"].contains(&&*word) || word.starts_with("forced");
@@ -189,7 +191,7 @@ fn colour_of(word: &str) -> Colour {
 fn since(now: &str, time: &str) -> String {
     let parts = |text: &str| text.split_once('T').map(|(date, time)| (date.to_owned(), time.to_owned()));
     match (parts(now), parts(time)) {
-        (Some((today, _)), Some((date, time))) if today == date => time,
+        (Some((today, _)), Some((date, time))) if today == date => time.trim_end_matches('Z').to_owned(),
         (_, Some((date, time))) => format!("{date} {}", time.get(..5).unwrap_or(&time)),
         _ => time.to_owned(),
     }
@@ -346,16 +348,16 @@ mod tests {
         assert_eq!(
             text,
             "\
-LOAD BALANCER          STATE    SINCE      ANSWERS FROM
-www.gslb.example.com.  healthy  07:40:12Z  eu
+LOAD BALANCER          STATE    SINCE     ANSWERS FROM
+www.gslb.example.com.  healthy  07:40:12  eu
 
 POOL  STATE     HEALTHY  NEEDS  SINCE
 eu    degraded  1 of 2   1      2026-11-29 07:40
 
-ENDPOINT  ADDRESS     NODE       SERVES         SINCE      WHY
-eu/eu-1   192.0.2.10  healthy    yes            07:40:11Z
-eu/eu-2   192.0.2.10  unhealthy  no: unhealthy  07:40:11Z  TCP connection failed
-eu/eu-3   192.0.2.10  healthy    no: draining   07:40:11Z  drain by alice: new kernel
+ENDPOINT  ADDRESS     NODE       SERVES        SINCE     WHY
+eu/eu-1   192.0.2.10  healthy    yes           07:40:11
+eu/eu-2   192.0.2.10  unhealthy  no            07:40:11  TCP connection failed
+eu/eu-3   192.0.2.10  healthy    no: draining  07:40:11  drain by alice: new kernel
 
 1 load balancer: 1 healthy
 1 pool: 1 degraded

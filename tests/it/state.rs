@@ -74,7 +74,7 @@ fn a_file_that_grows_is_written_anew() {
     assert!(size() > 64 << 10, "{}", size());
     let newest = target(1, Verdict::Unhealthy, second + 1);
     journal.append(newest.clone());
-    journal.rewrite(memory(&[newest.clone()]));
+    journal.rewrite(memory(std::slice::from_ref(&newest)));
     journal.end();
     assert!(size() < 1000, "{}", size());
     until("the lock is free", || Directory::open(folder.path()).is_ok());

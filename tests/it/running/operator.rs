@@ -124,7 +124,7 @@ fn status_shows_health_and_fitness_with_their_evidence() {
         ("main ", &["degraded", "1 of 2"]),
         ("sorry ", &["unknown", "no monitor"]),
         ("main/e1", &["127.0.0.1", "healthy", "yes"]),
-        ("main/e2", &["127.0.0.2", "unhealthy", "no: unhealthy", "TCP connection failed"]),
+        ("main/e2", &["127.0.0.2", "unhealthy  no ", "TCP connection failed"]),
         ("1 load balancer: 1 healthy", &[]),
         ("2 pools: 1 degraded, 1 unknown", &[]),
         ("3 endpoints: 2 serving", &[]),
