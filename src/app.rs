@@ -415,7 +415,7 @@ impl EngineTask {
             let mut question = None;
             tokio::select! {
                 _ = self.inbox.recv_many(&mut batch, BATCH) => {}
-                asked = self.asked.recv() => question = asked, // a sender is kept with the server
+                Some(asked) = self.asked.recv() => question = Some(asked),
                 _ = sleep_until(wake_at) => {}
                 _ = self.stopped.changed() => break, // its sender is gone
             }
