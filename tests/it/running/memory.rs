@@ -13,7 +13,7 @@ use crate::support::dns::ask;
 use crate::support::endpoint::{Endpoint, Manner};
 use crate::support::folder::Folder;
 use crate::support::hale::{Hale, command, run, until};
-use crate::support::programs::{need, need_root};
+use crate::support::programs::{missing, need, need_root};
 
 /// `hale serve FOLDER` with its state in FOLDER/state.
 pub fn serving(folder: &Folder) -> Command {
@@ -175,6 +175,11 @@ fn a_directory_that_cannot_be_used_is_a_refusal_if_it_was_asked_for_and_else_a_w
 /// made.
 fn on_a_small_disk(folder: &Folder, listen: SocketAddr) -> Option<Hale> {
     if !need("unshare") || !need("mount") || !need_root() {
+        return None;
+    }
+    let tried = Command::new("unshare").args(["--mount", "mount", "-t", "tmpfs", "none", "/tmp"]).status();
+    if !tried.is_ok_and(|status| status.success()) {
+        missing("no file system can be mounted");
         return None;
     }
     fs::create_dir(folder.join("state")).unwrap();
