@@ -12,18 +12,20 @@
 
 pub mod demo;
 mod limits;
+mod operator;
 mod reload;
 pub mod timing;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
@@ -31,8 +33,9 @@ use tracing::{info, warn};
 use crate::authority::Prepared;
 use crate::clock::Clock;
 use crate::config::{Loaded, Settings};
+use crate::control::Listener;
 use crate::engine::{Change, Effect, Engine, Event, Lookup};
-use crate::health::{Outcome, ProbeResult, Reason, ScheduleCounters, TargetId};
+use crate::health::{Memory, Outcome, ProbeResult, Reason, Record, ScheduleCounters, TargetId};
 use crate::model::{Model, Pool};
 use crate::moment::Moment;
 use crate::os;
@@ -40,9 +43,13 @@ use crate::probe::Prober;
 use crate::publish::Publisher;
 use crate::resolve::Resolver;
 use crate::serve::{self, ListenError};
+use crate::state::{self, Directory, Journal, OpenError};
 use crate::telemetry;
 
+use operator::Desk;
+
 pub use limits::raise_open_files;
+pub use operator::tasks_of;
 pub use reload::{Reloader, Watch};
 
 /// How often the totals are logged, if they moved.
@@ -57,6 +64,7 @@ const LEAST_STEP: u64 = 1000;
 #[derive(Debug)]
 pub enum StartError {
     Listen(ListenError),
+    State(OpenError),
     Threads(std::io::Error),
     Signals(std::io::Error),
     /// It ended by itself, which is a defect.
@@ -67,6 +75,7 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StartError::Listen(error) => write!(f, "{error}"),
+            StartError::State(error) => write!(f, "{error}"),
             StartError::Threads(error) => write!(f, "no threads for probes: {error}"),
             StartError::Signals(error) => write!(f, "signals can't be waited for: {error}"),
             StartError::EngineEnded => f.write_str(
@@ -89,22 +98,80 @@ pub struct Running {
     server: serve::Server,
     control: Control,
     engine: JoinHandle<()>,
+    /// Answers operators, where there is a state directory.
+    desk: Option<JoinHandle<std::convert::Infallible>>,
+    reloads: mpsc::Receiver<reload::Request>,
     /// The engine ends when it is gone.
     stop: watch::Sender<()>,
     probes: ProbeThreads,
 }
 
-/// Hands events to the engine of a running server.
+/// Hands events and questions to the engine of a running server.
 #[derive(Clone)]
 pub struct Control {
     events: mpsc::UnboundedSender<Event>,
+    questions: mpsc::UnboundedSender<Question>,
 }
+
+/// Something to be asked of the engine, or done with it, by its own task.
+type Question = Box<dyn FnOnce(&mut Engine, Moment) + Send>;
 
 impl Control {
     /// Puts another configuration in force.
     pub fn apply(&self, prepared: Prepared) {
         // an engine that has ended takes nothing more, and nobody waits for it
         let _ = self.events.send(Event::Reload(prepared));
+    }
+
+    /// Asks the engine; none if it has ended. What was asked before has been
+    /// carried out by then.
+    pub async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut Engine, Moment) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (told, hears) = oneshot::channel();
+        let asked = Box::new(move |engine: &mut Engine, now: Moment| drop(told.send(question(engine, now))));
+        self.questions.send(asked).ok()?;
+        hears.await.ok()
+    }
+}
+
+/// Where a server keeps what outlives it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StateAt {
+    /// Nowhere: it forgets, and no operator can ask it.
+    Nowhere,
+    /// Here, or it doesn't start.
+    Path(PathBuf),
+    /// Where it is usual, if that can be used.
+    Usual,
+}
+
+impl StateAt {
+    /// What `--state-dir` says, else the configuration.
+    pub fn of(option: Option<PathBuf>, settings: &Settings) -> StateAt {
+        option.or_else(|| settings.state_dir.clone()).map_or(StateAt::Usual, StateAt::Path)
+    }
+
+    fn open(self) -> Result<Option<Directory>, OpenError> {
+        match self {
+            StateAt::Nowhere => Ok(None),
+            StateAt::Path(path) => Directory::open(&path).map(Some),
+            StateAt::Usual => {
+                const LOSS: &str = "nothing is kept over a restart, and no command reaches this server";
+                let Some(path) = state::default_path() else {
+                    warn!("there is no home for a state directory: {LOSS}; set `state_dir` under `server:`");
+                    return Ok(None);
+                };
+                match Directory::open(&path) {
+                    Err(error @ OpenError::Unusable { .. }) => {
+                        warn!("{error}: {LOSS}; set `state_dir` under `server:`");
+                        Ok(None)
+                    }
+                    opened => opened.map(Some),
+                }
+            }
+        }
     }
 }
 
@@ -117,16 +184,37 @@ const TIDY_EVERY: Duration = Duration::from_millis(500);
 /// Who is told of changes.
 pub type Tell = Box<dyn FnMut(&Change, &Clock) + Send>;
 
-/// Starts serving `loaded`: claims the addresses, makes the first round of
-/// probes (for `startup_wait` at most), and only then binds.
+/// So often it is noted that the process is alive, which vouches for verdicts.
+const ALIVE_EVERY: Duration = Duration::from_secs(10);
+
+/// Starts serving `loaded` without anything that outlives it.
 pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result<Running, StartError> {
+    start_with(loaded, listen, tell, StateAt::Nowhere).await
+}
+
+/// Starts serving `loaded`: claims the addresses, takes up what a former run
+/// left, makes the first round of probes for the rest (for `startup_wait` at
+/// most), and only then binds.
+pub async fn start_with(
+    loaded: &Loaded,
+    listen: &[SocketAddr],
+    tell: Tell,
+    state: StateAt,
+) -> Result<Running, StartError> {
     let settings = &loaded.settings;
     let claim = serve::claim(listen)?;
+    let directory = state.open().map_err(StartError::State)?.map(Arc::new);
     let mut limits = serve_limits(settings);
     let max_probes = raise_open_files(settings.max_probes, listen.len(), &mut limits);
     let clock = Clock::start();
     let mut engine = Engine::new(max_probes);
     engine.ready_by(clock.now() + settings.startup_wait);
+    let mut memory = directory.as_ref().map(|directory| directory.read()).unwrap_or_default();
+    let vouched = memory.alive;
+    if directory.is_some() {
+        let now = clock.now();
+        engine.recall(std::mem::take(&mut memory), now.before(settings.state_max_age), now);
+    }
     engine.handle(Event::Reload(Prepared::new(Arc::clone(&loaded.model))), clock.now());
     let probes = Builder::new_multi_thread()
         .worker_threads(std::thread::available_parallelism().map_or(1, |cores| cores.get().min(4)))
@@ -136,19 +224,36 @@ pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result
         .map_err(StartError::Threads)?;
     let probes = ProbeThreads(Some(probes)); // at once: the start may fail or be given up
 
+    let journal = directory.as_ref().map(|directory| {
+        // nobody has looked yet: what is held was vouched for by the former run
+        let memory = Memory { alive: vouched, ..engine.memory(clock.now()) };
+        Journal::begin(Arc::clone(directory), memory)
+    });
     let (events, inbox) = mpsc::unbounded_channel();
+    let (questions, asked) = mpsc::unbounded_channel();
+    let (reloads, wanted_reloads) = mpsc::channel(1);
     let (stop, stopped) = watch::channel(());
     let (ready, mut is_ready) = watch::channel(None);
     let publisher = Publisher::new(Arc::new(engine.snapshot()));
     let reader = publisher.reader();
-    let control = Control { events: events.clone() };
+    let control = Control { events: events.clone(), questions };
+    let prober = Arc::new(Prober::new());
+    let desk = Desk {
+        control: control.clone(),
+        clock,
+        prober: Arc::clone(&prober),
+        probes: probes.handle(),
+        reloads,
+        places: Desk::places(),
+    };
     let task = EngineTask {
         engine,
         clock,
         publisher,
         inbox,
+        asked,
         events,
-        prober: Arc::new(Prober::new()),
+        prober,
         probes: probes.handle(),
         running: HashMap::new(),
         resolver: resolver(&settings.resolvers),
@@ -158,8 +263,12 @@ pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result
         stopped,
         totals: None,
         litter: true,
+        journal,
+        vouched,
+        alive_at: None,
     };
     let engine = tokio::spawn(task.run());
+    let desk = directory.and_then(|directory| open_desk(desk, &directory));
 
     info!(targets = targets(&loaded.model), "first round of probes");
     let complete = is_ready.wait_for(Option::is_some).await.is_ok_and(|complete| *complete == Some(true));
@@ -173,7 +282,19 @@ pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result
     for address in server.addresses() {
         info!(zones = loaded.model.zones.len(), "serving on {address} (UDP and TCP)");
     }
-    Ok(Running { server, control, engine, stop, probes })
+    Ok(Running { server, control, engine, desk, reloads: wanted_reloads, stop, probes })
+}
+
+/// Lets operators ask at the directory's socket, if there can be one.
+fn open_desk(desk: Desk, directory: &Directory) -> Option<JoinHandle<std::convert::Infallible>> {
+    let path = directory.join(state::SOCKET);
+    match Listener::bind(&path) {
+        Ok(listener) => Some(tokio::spawn(listener.run(Arc::new(desk)))),
+        Err(error) => {
+            warn!("no command reaches this server: {} can't be listened at: {error}", path.display());
+            None
+        }
+    }
 }
 
 impl Running {
@@ -185,6 +306,11 @@ impl Running {
     /// A way to hand over another configuration.
     pub fn control(&self) -> Control {
         self.control.clone()
+    }
+
+    /// What operators want read again.
+    fn take_reloads(&mut self) -> mpsc::Receiver<reload::Request> {
+        std::mem::replace(&mut self.reloads, mpsc::channel(1).1)
     }
 
     /// What the transports have counted.
@@ -199,7 +325,10 @@ impl Running {
 
     /// Answers what has arrived, then ends; gives the last count.
     pub async fn stop(self) -> serve::Totals {
-        let Running { server, engine, stop, probes, .. } = self;
+        let Running { server, engine, desk, stop, probes, .. } = self;
+        if let Some(desk) = desk {
+            desk.abort(); // its socket's file goes with it
+        }
         let totals = server.stop().await;
         drop(stop);
         if !engine.is_finished() {
@@ -264,6 +393,7 @@ struct EngineTask {
     clock: Clock,
     publisher: Publisher<crate::authority::Snapshot>,
     inbox: mpsc::UnboundedReceiver<Event>,
+    asked: mpsc::UnboundedReceiver<Question>,
     events: mpsc::UnboundedSender<Event>,
     prober: Arc<Prober>,
     probes: Handle,
@@ -280,6 +410,11 @@ struct EngineTask {
     totals: Option<ScheduleCounters>,
     /// A configuration was read since memory was last given back.
     litter: bool,
+    journal: Option<Journal>,
+    /// When the verdicts at hand were last known to be worth something.
+    vouched: Option<Moment>,
+    /// When that is noted next; none before the first round is over.
+    alive_at: Option<Moment>,
 }
 
 impl EngineTask {
@@ -290,19 +425,25 @@ impl EngineTask {
         let mut clock_at = Instant::now() + CLOCK_EVERY;
         loop {
             self.carry_out();
+            self.remember();
             let mut wake_at = totals_at.min(clock_at);
-            if let Some(at) = self.engine.wake_at() {
+            for at in self.engine.wake_at().into_iter().chain(self.alive_at) {
                 wake_at = wake_at.min(self.clock.instant(at).into());
             }
             if !self.tidy_up() {
                 wake_at = wake_at.min(Instant::now() + TIDY_EVERY);
             }
+            let mut question = None;
             tokio::select! {
                 _ = self.inbox.recv_many(&mut batch, BATCH) => {}
+                Some(asked) = self.asked.recv() => question = Some(asked),
                 _ = sleep_until(wake_at) => {}
-                _ = self.stopped.changed() => return, // its sender is gone
+                _ = self.stopped.changed() => break, // its sender is gone
             }
             let now = self.clock.now();
+            if let Some(question) = question {
+                question(&mut self.engine, now);
+            }
             for event in batch.drain(..) {
                 if let Event::Probed { target, .. } = &event {
                     self.running.remove(target);
@@ -323,6 +464,25 @@ impl EngineTask {
                 totals_at = Instant::now() + TOTALS_EVERY;
                 self.tell_totals();
             }
+        }
+        self.alive_at = self.alive_at.map(|_| Moment::ZERO);
+        self.remember();
+        if let Some(journal) = self.journal {
+            let _ = tokio::task::spawn_blocking(|| journal.end()).await;
+        }
+    }
+
+    /// Notes what is to outlive the process, beside what changes.
+    fn remember(&mut self) {
+        let Some(journal) = &self.journal else { return };
+        let now = self.clock.now();
+        if self.alive_at.is_some_and(|at| at <= now) {
+            self.vouched = Some(now);
+            self.alive_at = Some(now + ALIVE_EVERY);
+            journal.append(Record::Alive(now));
+        }
+        if journal.wants_all() {
+            journal.rewrite(Memory { alive: self.vouched, ..self.engine.memory(now) });
         }
     }
 
@@ -347,9 +507,16 @@ impl EngineTask {
                     }
                 }
                 Effect::Resolve { hostname } => self.look_up(hostname),
-                Effect::Remember(_) => {}
+                Effect::Remember(record) => {
+                    if let Some(journal) = &self.journal {
+                        journal.append(record);
+                    }
+                }
                 Effect::Publish(snapshot) => self.publisher.publish(snapshot),
-                Effect::Ready { complete } => drop(self.ready.send_replace(Some(complete))),
+                Effect::Ready { complete } => {
+                    self.alive_at = self.journal.as_ref().map(|_| self.clock.now());
+                    self.ready.send_replace(Some(complete));
+                }
                 Effect::Tell(change) => (self.tell)(&change, &self.clock),
             }
         }
@@ -417,18 +584,24 @@ impl Drop for Report {
 }
 
 /// Serves until SIGTERM or SIGINT; SIGHUP and changed files reload.
-pub async fn serve(loaded: Loaded, listen: Vec<SocketAddr>, watch: Watch) -> Result<(), StartError> {
+pub async fn serve(
+    loaded: Loaded,
+    listen: Vec<SocketAddr>,
+    watch: Watch,
+    state: StateAt,
+) -> Result<(), StartError> {
     use tokio::signal::unix::{SignalKind, signal};
     let on = |kind| signal(kind).map_err(StartError::Signals);
     let mut terminate = on(SignalKind::terminate())?;
     let mut interrupt = on(SignalKind::interrupt())?;
 
     let mut running = tokio::select! {
-        started = start(&loaded, &listen, Box::new(telemetry::tell)) => started?,
+        started = start_with(&loaded, &listen, Box::new(telemetry::tell), state) => started?,
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     };
-    let mut reloads = pin!(Reloader::new(watch, loaded).run(running.control()));
+    let reloader = Reloader::new(watch, loaded).asked_by(running.take_reloads());
+    let mut reloads = pin!(reloader.run(running.control()));
     let outcome = tokio::select! {
         _ = terminate.recv() => Ok("SIGTERM"),
         _ = interrupt.recv() => Ok("SIGINT"),

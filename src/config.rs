@@ -29,6 +29,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use value::{duration, show as show_duration};
+pub use words::nearest;
+
 pub use problem::{Also, Excerpt, Problem, ProblemKind, Report, Severity};
 
 use crate::model::Model;

@@ -386,6 +386,11 @@ impl Engine {
         self.compiler.snapshot(&self.serials)
     }
 
+    /// Whether nothing waits for its publication.
+    pub fn is_published(&self) -> bool {
+        self.publish_at.is_none()
+    }
+
     /// The configuration in force.
     pub fn model(&self) -> &Arc<Model> {
         self.compiler.model()

@@ -4,8 +4,10 @@
 
 pub mod app;
 pub mod authority;
+pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod control;
 pub mod engine;
 pub mod health;
 pub mod model;
@@ -16,6 +18,7 @@ pub mod publish;
 pub mod resolve;
 pub mod serve;
 pub mod simulate;
+pub mod state;
 pub mod steering;
 pub mod telemetry;
 pub mod timing;

@@ -5,10 +5,13 @@ use std::io::{ErrorKind, IsTerminal, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use clap::{Parser, Subcommand, ValueEnum};
-use haledns::app::{self, demo};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use haledns::app::{self, StateAt, demo};
+use haledns::cli::{self, CommandError, Server, Style};
 use haledns::config::{self, Loaded, LogFormat, Report, Severity};
+use haledns::control::{Request, What};
 use haledns::model::Name;
 use haledns::{telemetry, timing};
 use tokio::runtime::Runtime;
@@ -39,6 +42,10 @@ enum Command {
         /// How log lines look; replaces the configuration's `server.log`.
         #[arg(long, value_enum, value_name = "FORMAT")]
         log: Option<Log>,
+        /// Where to keep what outlives a restart; replaces the configuration's
+        /// `server.state_dir`.
+        #[arg(long, value_name = "PATH")]
+        state_dir: Option<PathBuf>,
     },
     /// Tell every problem of a configuration, with its place and what to write
     /// instead. Exits 0 if there is none, 1 if there is one.
@@ -79,6 +86,155 @@ enum Command {
         #[arg(long)]
         tour: bool,
     },
+    /// Show what the running server holds: load balancers, pools, endpoints.
+    Status {
+        /// One pool, or everything that is known of one endpoint.
+        #[arg(value_name = "POOL[/ENDPOINT]")]
+        of: Option<String>,
+        #[command(flatten)]
+        at: At,
+    },
+    /// Take out of the answers now; drained once no client can have the address
+    /// any more. Probing goes on.
+    Drain {
+        #[command(flatten)]
+        order: OrderArgs,
+        /// Return only when it is drained.
+        #[arg(long)]
+        wait: bool,
+    },
+    /// Take a drain back.
+    Undrain {
+        #[command(flatten)]
+        order: OrderArgs,
+    },
+    /// As if it were enabled in the configuration; takes back a disable or a
+    /// drain.
+    Enable {
+        #[command(flatten)]
+        order: OrderArgs,
+    },
+    /// As if it were disabled in the configuration, though it is probed.
+    Disable {
+        #[command(flatten)]
+        order: OrderArgs,
+    },
+    /// Say that an endpoint is healthy or unhealthy, whatever probes say.
+    Override {
+        #[arg(value_name = "POOL/ENDPOINT")]
+        of: String,
+        #[arg(value_enum)]
+        health: Health,
+        #[command(flatten)]
+        why: Why,
+        #[command(flatten)]
+        at: At,
+    },
+    /// Send a load balancer's traffic back to its first available pools.
+    Failback {
+        #[arg(value_name = "LOAD_BALANCER")]
+        load_balancer: String,
+        #[command(flatten)]
+        at: At,
+    },
+    /// Report that an endpoint is up or down (monitors of type `push`), or what
+    /// real traffic saw of it.
+    Report {
+        #[arg(value_name = "POOL/ENDPOINT")]
+        of: String,
+        #[arg(value_enum, required_unless_present_any = ["ok", "failed"], conflicts_with_all = ["ok", "failed"])]
+        state: Option<UpDown>,
+        /// So many requests that went well since the last report.
+        #[arg(long, value_name = "N")]
+        ok: Option<u32>,
+        /// So many that failed.
+        #[arg(long, value_name = "N")]
+        failed: Option<u32>,
+        #[command(flatten)]
+        at: At,
+    },
+    /// Probe now and show what was found; verdicts take no notice. Exits 0 if
+    /// every probe passed.
+    Probe {
+        #[arg(value_name = "POOL[/ENDPOINT]")]
+        of: String,
+        /// From here, as these files say, without a server.
+        #[arg(long, value_name = "PATH")]
+        config: Vec<PathBuf>,
+        #[command(flatten)]
+        at: At,
+    },
+    /// Have the running server read its files again.
+    Reload {
+        /// Also if more than half of the names would be gone.
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        at: At,
+    },
+}
+
+/// Where the server is, and how its answer looks.
+#[derive(Args)]
+struct At {
+    /// The server's socket.
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// The server's state directory, if it is not the usual one; the
+    /// environment variable STATE_DIRECTORY says the same.
+    #[arg(long, value_name = "PATH", conflicts_with = "socket")]
+    state_dir: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Why, and for how long.
+#[derive(Args)]
+struct Why {
+    /// Shown wherever the state is.
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    reason: String,
+    /// It ends by itself after so long, such as `1h30m`.
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
+    limit: Option<Duration>,
+}
+
+#[derive(Args)]
+struct OrderArgs {
+    #[arg(value_name = "POOL[/ENDPOINT]")]
+    of: String,
+    #[command(flatten)]
+    why: Why,
+    #[command(flatten)]
+    at: At,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Health {
+    Healthy,
+    Unhealthy,
+    /// As measured again.
+    Off,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum UpDown {
+    Up,
+    Down,
+}
+
+impl At {
+    fn server(self) -> (Server, Style) {
+        let out = std::io::stdout();
+        let columns = out.is_terminal().then(|| crossterm::terminal::size().ok()).flatten();
+        let style = Style {
+            colours: colours(&out),
+            columns: columns.map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 0),
+            json: self.json,
+        };
+        (Server { socket: self.socket, state_dir: self.state_dir }, style)
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -102,9 +258,17 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
+/// A length of time, as `--for` takes it.
+fn duration(text: &str) -> Result<Duration, String> {
+    match config::duration(text) {
+        Some(time) if !time.is_zero() => Ok(time),
+        _ => Err("it takes seconds or a sum such as 1h30m, more than nothing".to_owned()),
+    }
+}
+
 fn main() -> ExitCode {
     match Cli::parse().command {
-        Command::Serve { paths, listen, log } => serve(paths, listen, log),
+        Command::Serve { paths, listen, log, state_dir } => serve(paths, listen, log, state_dir),
         Command::Check { paths, json, strict } => check(&paths, json, strict),
         Command::Timing { name, config, json } => timing(name, config, json),
         Command::Demo { listen, endpoints_only, tour } => {
@@ -118,10 +282,95 @@ fn main() -> ExitCode {
                 Err(error) => fail(error),
             }
         }
+        Command::Status { of, at } => {
+            let (server, style) = at.server();
+            show(cli::status(&server, of.as_deref(), style))
+        }
+        Command::Drain { order, wait } => drain(order, wait),
+        Command::Undrain { order } => tell(What::Undrain, order),
+        Command::Enable { order } => tell(What::Enable, order),
+        Command::Disable { order } => tell(What::Disable, order),
+        Command::Override { of, health, why, at } => {
+            let what = match health {
+                Health::Healthy => What::Healthy,
+                Health::Unhealthy => What::Unhealthy,
+                Health::Off => What::Measured,
+            };
+            tell(what, OrderArgs { of, why, at })
+        }
+        Command::Failback { load_balancer, at } => change(Request::Failback { load_balancer }, at),
+        Command::Report { of, state: Some(state), at, .. } => {
+            change(Request::Report { of, up: state == UpDown::Up }, at)
+        }
+        Command::Report { of, ok, failed, at, .. } => {
+            let (ok, failed) = (ok.unwrap_or_default(), failed.unwrap_or_default());
+            change(Request::Traffic { of, ok, failed }, at)
+        }
+        Command::Probe { of, config, at } => {
+            let (server, style) = at.server();
+            let found = match config.is_empty() {
+                true => cli::probe(&server, &of, style),
+                false => cli::probe_files(&config, &of, style),
+            };
+            match found {
+                Ok(shown) if shown.passed => print(&shown.text),
+                Ok(shown) => {
+                    print(&shown.text);
+                    ExitCode::FAILURE
+                }
+                Err(error) => fail(error),
+            }
+        }
+        Command::Reload { force, at } => change(Request::Reload { force }, at),
     }
 }
 
-fn serve(paths: Vec<PathBuf>, listen: Vec<SocketAddr>, log: Option<Log>) -> ExitCode {
+fn drain(order: OrderArgs, wait: bool) -> ExitCode {
+    let (of, why) = (order.of, order.why);
+    let (server, style) = order.at.server();
+    let done = show(cli::change(&server, &order_request(What::Drain, of.clone(), why), style));
+    if !wait || done != ExitCode::SUCCESS {
+        return done;
+    }
+    let drained = cli::wait_until_drained(&server, &of);
+    // JSON is one value, and it was printed
+    show(if style.json { drained.map(|_| String::new()) } else { drained })
+}
+
+fn tell(what: What, order: OrderArgs) -> ExitCode {
+    change(order_request(what, order.of, order.why), order.at)
+}
+
+fn order_request(what: What, of: String, why: Why) -> Request {
+    let for_ms = why.limit.map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
+    Request::Order { what, of, reason: why.reason, for_ms }
+}
+
+fn change(request: Request, at: At) -> ExitCode {
+    let (server, style) = at.server();
+    show(cli::change(&server, &request, style))
+}
+
+fn show(text: Result<String, CommandError>) -> ExitCode {
+    text.map_or_else(fail, |text| print(&text))
+}
+
+/// Prints what a command found.
+fn print(text: &str) -> ExitCode {
+    let mut out = std::io::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // who reads no further, as `head` does, has seen enough
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => fail(error),
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+fn serve(
+    paths: Vec<PathBuf>,
+    listen: Vec<SocketAddr>,
+    log: Option<Log>,
+    state_dir: Option<PathBuf>,
+) -> ExitCode {
     let runtime = match Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => return fail(error),
@@ -154,7 +403,8 @@ fn serve(paths: Vec<PathBuf>, listen: Vec<SocketAddr>, log: Option<Log>) -> Exit
         tracing::warn!("{}", lints.text(false).trim_end());
     }
     let listen = if listen.is_empty() { loaded.settings.listen.clone() } else { listen };
-    run(runtime, app::serve(loaded, listen, watch))
+    let state = StateAt::of(state_dir, &loaded.settings);
+    run(runtime, app::serve(loaded, listen, watch, state))
 }
 
 fn check(paths: &[PathBuf], json: bool, strict: bool) -> ExitCode {
@@ -208,16 +458,6 @@ fn timing(name: Option<String>, mut paths: Vec<PathBuf>, json: bool) -> ExitCode
         true => format!("{:#}\n", app::timing::json(&timings)),
         false => app::timing::text(&timings),
     })
-}
-
-/// Writes it all to standard output.
-fn print(text: &str) -> ExitCode {
-    let mut out = std::io::stdout();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        // who reads no further, as `head` does, has seen enough
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => fail(error),
-        _ => ExitCode::SUCCESS,
-    }
 }
 
 /// Whether text that goes there may be coloured (no-color.org).

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 use tracing::{error, info, warn};
 
@@ -63,6 +64,15 @@ impl Watch {
     }
 }
 
+/// An operator wants the files read now.
+#[derive(Debug)]
+pub(super) struct Request {
+    /// The guard lets everything through.
+    pub force: bool,
+    /// What came of it; an error leaves the last good one in force.
+    pub told: oneshot::Sender<Result<String, String>>,
+}
+
 /// Reads the configuration again, on request or when its files have changed.
 pub struct Reloader {
     paths: Vec<PathBuf>,
@@ -70,6 +80,7 @@ pub struct Reloader {
     settings: Settings,
     model: Arc<Model>,
     hangup: Signal,
+    requests: mpsc::Receiver<Request>,
     /// What was read last was refused.
     refused: bool,
     looks: Interval,
@@ -117,7 +128,7 @@ impl fmt::Display for ReloadError {
             ReloadError::Guard { gone, of } => write!(
                 f,
                 "{gone} of {of} names would be gone, more than half; if that is meant, \
-                 set `reload_guard: off` under `server:`"
+                 say `hale reload --force`, or set `reload_guard: off` under `server:`"
             ),
             ReloadError::Defect => {
                 f.write_str("reading them met a defect of this program, told above; please report it")
@@ -130,6 +141,29 @@ impl fmt::Display for ReloadError {
 struct Attempt(Result<Reloaded, ReloadError>);
 
 impl Attempt {
+    /// What came of it, for who asked.
+    fn summary(&self) -> Result<String, String> {
+        match &self.0 {
+            Ok(Reloaded::Unchanged { .. }) => Ok("nothing has changed".to_owned()),
+            Ok(Reloaded::Changed { prepared, settings_changed }) => {
+                let model = prepared.model();
+                let balancers: usize = model.zones.iter().map(|zone| zone.load_balancers.len()).sum();
+                let endpoints: usize = model.pools.iter().map(|pool| pool.endpoints.len()).sum();
+                let later = match settings_changed {
+                    true => "; what has changed of `server:` takes effect with the next start",
+                    false => "",
+                };
+                Ok(format!(
+                    "configuration reloaded: zones {}, load balancers {balancers}, pools {}, endpoints \
+                     {endpoints}{later}",
+                    model.zones.len(),
+                    model.pools.len(),
+                ))
+            }
+            Err(error) => Err(format!("not reloaded, the last good configuration stays in force:\n{error}")),
+        }
+    }
+
     /// Logs it, and puts a new configuration in force.
     fn tell(self, control: &Control) {
         match self.0 {
@@ -163,25 +197,41 @@ impl Reloader {
             refused: false,
             looks,
             hangup: watch.hangup,
+            requests: mpsc::channel(1).1,
             read: watch.seen,
             pending: None,
             unrest: 0,
         }
     }
 
+    /// Reads them also when operators ask for it.
+    pub(super) fn asked_by(self, requests: mpsc::Receiver<Request>) -> Reloader {
+        Reloader { requests, ..self }
+    }
+
     /// Hands every other configuration to `control`; never ends. What a hangup
     /// asks for while files are being read is done after that.
     pub async fn run(mut self, control: Control) -> Infallible {
         loop {
+            let mut request = None;
             let hung_up = tokio::select! {
                 _ = self.hangup.recv() => true,
+                Some(asked) = self.requests.recv() => {
+                    request = Some(asked);
+                    true
+                }
                 _ = self.looks.tick() => false,
             };
             let seen = self.look().await;
             if !hung_up && !self.has_changed(seen) {
                 continue;
             }
-            self.read_files(seen).await.tell(&control);
+            let force = request.as_ref().is_some_and(|request| request.force);
+            let attempt = self.read_files(seen, force).await;
+            if let Some(request) = request {
+                let _ = request.told.send(attempt.summary()); // who has gone wants no answer
+            }
+            attempt.tell(&control);
         }
     }
 
@@ -202,12 +252,12 @@ impl Reloader {
         tokio::task::spawn_blocking(move || fingerprint(&paths)).await.unwrap_or(self.read)
     }
 
-    async fn read_files(&mut self, seen: u64) -> Attempt {
+    async fn read_files(&mut self, seen: u64, force: bool) -> Attempt {
         (self.read, self.pending, self.unrest) = (seen, None, 0);
         let (load, paths) = (self.load, self.paths.clone());
         let (settings, model) = (self.settings.clone(), Arc::clone(&self.model));
         let mut weighing = tokio::task::spawn_blocking(move || {
-            let weighed = weigh(load(&paths), settings, model);
+            let weighed = weigh(load(&paths), settings, model, force);
             os::give_back_memory();
             weighed
         });
@@ -239,6 +289,7 @@ fn weigh(
     loaded: Result<Loaded, Report>,
     mut settings: Settings,
     model: Arc<Model>,
+    force: bool,
 ) -> (Settings, Result<Reloaded, ReloadError>) {
     let loaded = match loaded {
         Ok(loaded) => loaded,
@@ -252,6 +303,7 @@ fn weigh(
         return (settings, Ok(Reloaded::Unchanged { was_refused: false }));
     }
     if settings.reload_guard
+        && !force
         && let Err(error) = guard(&model, &loaded.model)
     {
         return (settings, Err(error));
@@ -353,10 +405,10 @@ mod tests {
         }
         let mut reloader = Reloader::new(Watch::begin(Vec::new()).unwrap(), good(&[]).unwrap());
         reloader.load = |_| panic!("on purpose");
-        assert!(matches!(reloader.read_files(0).await.0, Err(ReloadError::Defect)));
+        assert!(matches!(reloader.read_files(0, false).await.0, Err(ReloadError::Defect)));
         reloader.load = |_| config::load_texts(vec![("a.yaml".into(), "zone: [".into())]);
-        assert!(matches!(reloader.read_files(0).await.0, Err(ReloadError::Config(_))));
+        assert!(matches!(reloader.read_files(0, false).await.0, Err(ReloadError::Config(_))));
         reloader.load = good;
-        assert!(matches!(reloader.read_files(0).await.0, Ok(Reloaded::Unchanged { .. })));
+        assert!(matches!(reloader.read_files(0, false).await.0, Ok(Reloaded::Unchanged { .. })));
     }
 }

@@ -285,13 +285,6 @@ impl Lower<'_> {
             }
             Some(self.gather.directory(place).join(text))
         });
-        for field in [&server.state_dir, &server.state_max_age] {
-            if let Some(place) = field.place() {
-                let key = self.gather.key_of(place);
-                let help = "what probes have found is not kept over a restart by this version";
-                self.gather.warn(Spot::Key(place), ProblemKind::NoEffect { key }, Some(help.into()), None);
-            }
-        }
         let hours = |hours: u64| Duration::from_secs(hours * 3600);
         Settings {
             listen: self.listen(&server.listen).unwrap_or(defaults.listen),

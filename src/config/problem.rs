@@ -229,7 +229,6 @@ kinds! {
     slo_missed: SloMissed { limit: String, worst: String, parts: String } => "a failure may take {worst} to reach all clients, and the promise is {limit}: {parts}";
     // Lints.
     @lints
-    no_effect: NoEffect { key: String } => "`{key}` has no effect yet";
     long_ttl: LongTtl { ttl: u32 } => "answers are kept for {ttl} s, so clients follow a failure that late";
     records_hidden: RecordsHidden { owner: String, rtype: String } => "the load balancer hides the {rtype} records of {owner}";
     zone_repeated: ZoneRepeated { name: String, owner: String } => "`{name}` is relative and becomes {owner}";

@@ -20,7 +20,7 @@ pub enum Kind {
 }
 
 /// From the foundation up.
-pub const MODULES: [(&str, Kind); 20] = [
+pub const MODULES: [(&str, Kind); 23] = [
     ("moment", Pure),
     ("model", Pure),
     ("health", Pure),
@@ -34,11 +34,14 @@ pub const MODULES: [(&str, Kind); 20] = [
     ("clock", Shell),
     ("os", Shell),
     ("config", Shell),
+    ("state", Shell),
     ("probe", Shell),
     ("resolve", Shell),
     ("serve", Shell),
+    ("control", Shell),
     ("telemetry", Shell),
     ("app", Top),
+    ("cli", Top),
     ("lib", Top),
     ("main", Top),
 ];

@@ -1,4 +1,5 @@
 mod config;
+mod control;
 mod docs;
 mod holding;
 mod layers;
@@ -7,6 +8,7 @@ mod running;
 mod scenarios;
 mod serve;
 mod simulation;
+mod state;
 mod support;
 mod timing;
 mod wire;

@@ -5,6 +5,8 @@ mod demo;
 mod listen;
 mod load;
 mod log;
+mod memory;
+mod operator;
 mod probes;
 mod reload;
 mod start;

@@ -36,6 +36,7 @@ impl Table {
         let mut moved = Vec::new();
         self.doubts = self.doubts_of(&model);
         self.timers.clear();
+        self.touched.clear(); // all pools are compiled anew
         let links = Links::of(&model);
         let mut pools = Vec::with_capacity(model.pools.len());
         for (pool, id) in model.pools.iter().zip(0..) {

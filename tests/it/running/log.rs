@@ -164,6 +164,7 @@ fn a_log_that_nobody_reads_holds_up_neither_answers_nor_the_stop() {
         });
         let address = free_address();
         let mut serve = command(["serve", folder.path().to_str().unwrap(), "--listen", &address.to_string()]);
+        serve.env("STATE_DIRECTORY", folder.join("state")); // goes with the folder
         let mut child = Killed(serve.stderr(log).spawn().unwrap());
         let answers = |addresses: &[&str]| try_ask(address, WWW).is_some_and(|reply| reply.is(addresses));
         until("it serves", || answers(&["127.0.0.1", "127.0.0.2"]));

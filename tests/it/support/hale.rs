@@ -3,7 +3,9 @@
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -97,6 +99,8 @@ pub struct Hale {
     child: Child,
     out: Arc<Written>,
     log: Arc<Written>,
+    /// Goes with it.
+    state: Option<PathBuf>,
 }
 
 /// How a child ended.
@@ -116,7 +120,17 @@ impl Ended {
 pub fn command<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hale"));
     command.args(arguments).env_remove("HALE_LOG");
+    command.env("STATE_DIRECTORY", state_directory());
     command
+}
+
+/// A state directory of its own for each child, made when it serves.
+fn state_directory() -> PathBuf {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("state-{}-{number}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&path); // of a run that was killed and had the same pid
+    path
 }
 
 /// Runs the binary to its end.
@@ -139,7 +153,14 @@ impl Hale {
         let mut child = command.spawn()?;
         let out = Written::gather(child.stdout.take().unwrap());
         let log = Written::gather(child.stderr.take().unwrap());
-        Ok(Hale { child, out, log })
+        let state = command.get_envs().find(|(name, _)| *name == "STATE_DIRECTORY");
+        let state = state.and_then(|(_, path)| path).map(PathBuf::from);
+        let ours = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let own = |path: &PathBuf| {
+            let name = path.strip_prefix(ours).ok().and_then(|rest| rest.to_str());
+            name.is_some_and(|name| name.starts_with("state-"))
+        };
+        Ok(Hale { child, out, log, state: state.filter(own) })
     }
 
     /// `hale serve PATH --listen 127.0.0.1:0`, answering already.
@@ -234,6 +255,9 @@ impl Drop for Hale {
     fn drop(&mut self) {
         let _ = self.child.kill(); // it may have ended by itself
         let _ = self.child.wait();
+        if let Some(state) = &self.state {
+            let _ = std::fs::remove_dir_all(state);
+        }
     }
 }
 

@@ -1,0 +1,164 @@
+//! What operators ask of a running server, carried out.
+//!
+//! The engine is asked by its task; probes that an operator wants run beside
+//! those of the schedule and count for nothing.
+
+mod orders;
+
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::time::{Duration, sleep};
+
+use super::Control;
+use super::reload::Request as ReloadRequest;
+use crate::clock::Clock;
+use crate::control::{Answer, Done, Operator, Refusal, Request, view};
+use crate::engine::{self, Engine};
+use crate::health::{ProbeTask, Seen};
+use crate::moment::Moment;
+use crate::probe::Prober;
+
+/// So many probes that operators ask for run at once.
+const PROBES: usize = 64;
+
+/// Where requests are answered.
+pub(super) struct Desk {
+    pub control: Control,
+    pub clock: Clock,
+    pub prober: Arc<Prober>,
+    pub probes: Handle,
+    pub reloads: mpsc::Sender<ReloadRequest>,
+    pub places: Arc<Semaphore>,
+}
+
+impl Desk {
+    pub fn places() -> Arc<Semaphore> {
+        Arc::new(Semaphore::new(PROBES))
+    }
+
+    /// Asks the engine, and waits until what follows is published and handed to
+    /// the journal.
+    async fn change(
+        &self,
+        change: impl FnOnce(&mut Engine, Moment) -> Result<Done, Refusal> + Send + 'static,
+    ) -> Answer {
+        let outcome = match self.control.ask(change).await {
+            Some(Ok(done)) => Answer::Done(done),
+            Some(Err(refusal)) => return Answer::Refused(refusal),
+            None => return stopping(),
+        };
+        for _ in 0..20 {
+            // the engine's task carries out all effects before it takes the next question
+            match self.control.ask(|engine, _| engine.is_published()).await {
+                Some(false) => sleep(Duration::from_millis(5)).await,
+                Some(true) | None => break,
+            }
+        }
+        outcome
+    }
+
+    async fn status(&self, of: Option<String>) -> Answer {
+        let asked = self.control.ask(move |engine, now| status(engine, of.as_deref(), now)).await;
+        match asked {
+            // made into texts here, not where the engine waits
+            Some(Ok(status)) => Answer::Status(Box::new(status.into())),
+            Some(Err(refusal)) => Answer::Refused(refusal),
+            None => stopping(),
+        }
+    }
+
+    async fn probe(&self, of: String) -> Answer {
+        let tasks = match self.control.ask(move |engine, _| orders::tasks(engine.table(), &of)).await {
+            Some(Ok(tasks)) => tasks,
+            Some(Err(refusal)) => return Answer::Refused(refusal),
+            None => return stopping(),
+        };
+        let mut running = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            let (prober, places, clock) = (Arc::clone(&self.prober), Arc::clone(&self.places), self.clock);
+            running.push(self.probes.spawn(async move {
+                let _place = places.acquire().await;
+                let outcome = prober.run(&task).await;
+                view::Probed::of(&task, &outcome, clock.now())
+            }));
+        }
+        let mut found = Vec::with_capacity(running.len());
+        for probe in running {
+            match probe.await {
+                Ok(probed) => found.push(probed),
+                Err(_) => return Answer::Refused(Refusal::new("defect", "a probe was given up by a defect")),
+            }
+        }
+        Answer::Probed(found)
+    }
+
+    async fn reload(&self, force: bool) -> Answer {
+        let (told, hears) = oneshot::channel();
+        if self.reloads.send(ReloadRequest { force, told }).await.is_err() {
+            return stopping();
+        }
+        match hears.await {
+            Ok(Ok(message)) => Answer::Done(Done { message, ..Done::default() }),
+            Ok(Err(why)) => Answer::Refused(Refusal::new("not_reloaded", why)),
+            Err(_) => stopping(),
+        }
+    }
+}
+
+impl Operator for Desk {
+    async fn carry_out(&self, request: Request, by: Arc<str>) -> Answer {
+        match request {
+            Request::Status { of } => self.status(of).await,
+            Request::Order { what, of, reason, for_ms } => {
+                let limit = for_ms.map(Duration::from_millis);
+                let order = move |engine: &mut Engine, now| {
+                    orders::order(engine, what, &of, reason.into(), by, limit, now)
+                };
+                self.change(order).await
+            }
+            Request::Failback { load_balancer } => {
+                self.change(move |engine, now| orders::fail_back(engine, &load_balancer, now)).await
+            }
+            Request::Report { of, up } => {
+                self.change(move |engine, now| orders::push(engine, &of, up, now)).await
+            }
+            Request::Traffic { of, ok, failed } => {
+                self.change(move |engine, now| orders::traffic(engine, &of, Seen { ok, failed }, now)).await
+            }
+            Request::Probe { of } => self.probe(of).await,
+            Request::Reload { force } => self.reload(force).await,
+        }
+    }
+}
+
+fn stopping() -> Answer {
+    Answer::Refused(Refusal::new("stopping", "the server is stopping"))
+}
+
+/// Everything, or one pool or endpoint and what has to do with it.
+fn status(engine: &Engine, of: Option<&str>, now: Moment) -> Result<engine::Status, Refusal> {
+    let Some(of) = of else { return Ok(engine.status(now)) };
+    let model = engine.model();
+    let scope = orders::scope(model, of)?;
+    let pool = model.pool_named(&scope.pool).expect("found just now");
+    let mut shown = engine.pool_view(pool, now);
+    if let Some(name) = &scope.endpoint {
+        shown.endpoints.retain(|endpoint| endpoint.name == *name);
+    }
+    let mut status = engine.status_without_pools(now);
+    status.balancers.retain(|balancer| {
+        balancer.default_pools.contains(&shown.name) || balancer.serving.contains(&shown.name)
+    });
+    status.pools = vec![shown];
+    Ok(status)
+}
+
+/// The probes that an operator may ask for of `of`, when `model` is declared
+/// and nothing runs.
+pub fn tasks_of(model: &Arc<crate::model::Model>, of: &str) -> Result<Vec<Arc<ProbeTask>>, String> {
+    let mut table = crate::health::Table::default();
+    table.adopt(Arc::clone(model), Moment::ZERO, false);
+    orders::tasks(&table, of).map_err(|refusal| refusal.message)
+}

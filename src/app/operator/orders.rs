@@ -1,0 +1,347 @@
+//! Requests in the engine's terms, and what follows in words.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::authority::BalancerState;
+use crate::config::{nearest, show_duration};
+use crate::control::view::time;
+use crate::control::{Done, Refusal, What};
+use crate::engine::Engine;
+use crate::health::{
+    Action, Fitness, Order, OutCause, Override, PoolState, ProbeTask, Seen, Slot, Table, Target,
+};
+use crate::model::{Check, Model, Name, Scope};
+use crate::moment::Moment;
+
+/// An override lasts no longer than this when it is to end by itself.
+const LONGEST: Duration = Duration::from_secs(10 * 365 * 86400);
+
+/// The pool or endpoint that `text` names.
+pub(super) fn scope(model: &Model, text: &str) -> Result<Scope, Refusal> {
+    let (pool, endpoint) = match text.split_once('/') {
+        Some((pool, endpoint)) => (pool, Some(endpoint)),
+        None => (text, None),
+    };
+    let Some(id) = model.pool_named(pool) else {
+        let help = meant(pool, model.pools.iter().map(|pool| &*pool.name));
+        return Err(Refusal::new("unknown_pool", format!("there is no pool `{pool}`{help}")));
+    };
+    let declared = model.pool(id);
+    let Some(endpoint) = endpoint else {
+        return Ok(Scope { pool: Arc::clone(&declared.name), endpoint: None });
+    };
+    match declared.endpoints.iter().find(|other| &*other.name == endpoint) {
+        Some(found) => {
+            Ok(Scope { pool: Arc::clone(&declared.name), endpoint: Some(Arc::clone(&found.name)) })
+        }
+        None => {
+            let help = meant(endpoint, declared.endpoints.iter().map(|other| &*other.name));
+            Err(Refusal::new("unknown_endpoint", format!("pool {pool} has no endpoint `{endpoint}`{help}")))
+        }
+    }
+}
+
+/// What to write instead: the name most like it, or all if they are few.
+fn meant<'a>(word: &str, names: impl Iterator<Item = &'a str> + Clone) -> String {
+    const FEW: usize = 8;
+    if let Some(near) = nearest(word, names.clone()) {
+        return format!("; did you mean `{near}`?");
+    }
+    let first: Vec<&str> = names.take(FEW + 1).collect();
+    match first.len() {
+        0 => String::new(),
+        length if length > FEW => "; `hale status` shows all".to_owned(),
+        _ => format!("; there are: {}", first.join(", ")),
+    }
+}
+
+fn endpoint_scope(model: &Model, text: &str) -> Result<Scope, Refusal> {
+    let scope = scope(model, text)?;
+    if scope.endpoint.is_none() {
+        let names =
+            model.pools.iter().filter(|pool| pool.name == scope.pool).flat_map(|pool| &pool.endpoints);
+        let example = names.map(|endpoint| &*endpoint.name).next().unwrap_or("NAME");
+        let why = format!("this is about one endpoint: write POOL/ENDPOINT, such as {text}/{example}");
+        return Err(Refusal::new("not_an_endpoint", why));
+    }
+    Ok(scope)
+}
+
+/// Says something over the verdicts, or takes it back.
+pub(super) fn order(
+    engine: &mut Engine,
+    what: What,
+    of: &str,
+    reason: Arc<str>,
+    by: Arc<str>,
+    limit: Option<Duration>,
+    now: Moment,
+) -> Result<Done, Refusal> {
+    let scope = match what {
+        What::Healthy | What::Unhealthy | What::Measured => endpoint_scope(engine.model(), of)?,
+        What::Drain | What::Undrain | What::Enable | What::Disable => scope(engine.model(), of)?,
+    };
+    let said = |slot| engine.table().overrides().get(&scope, slot, now).cloned();
+    let (traffic, health) = (said(Slot::Traffic), said(Slot::Health));
+    let acted = traffic.as_ref().map(|said| said.action);
+    let set = |action| Some(order_of(action, &reason, &by, limit, now));
+    let order = match (what, acted) {
+        (What::Drain, _) => set(Action::Drain),
+        (What::Disable, _) => set(Action::Disable),
+        (What::Enable, _) if declared_off(engine.model(), &scope) => set(Action::Enable),
+        (What::Enable, Some(Action::Disable | Action::Drain)) => Some(Order::Clear(Slot::Traffic)),
+        (What::Enable, _) => None,
+        (What::Undrain, Some(Action::Drain)) => Some(Order::Clear(Slot::Traffic)),
+        (What::Undrain, Some(Action::Disable)) => {
+            let why = format!("{scope} isn't drained, it is disabled; `hale enable {scope}` takes that back");
+            return Err(Refusal::new("not_drained", why));
+        }
+        (What::Undrain, _) => None,
+        (What::Healthy, _) => set(Action::Healthy),
+        (What::Unhealthy, _) => set(Action::Unhealthy),
+        (What::Measured, _) => health.is_some().then_some(Order::Clear(Slot::Health)),
+    };
+    let Some(order) = order else {
+        let message = match what {
+            What::Enable => format!("{scope} is enabled already"),
+            What::Undrain => format!("{scope} isn't drained"),
+            _ => format!("nothing was said of the health of {scope}"),
+        };
+        return Ok(Done { message, notes: switched_off_notes(engine, &scope, now), ..Done::default() });
+    };
+    let taken_back = matches!(order, Order::Clear(_));
+    let before = Picture::of(engine);
+    engine.order(&scope, order, now).expect("the scope was found just now");
+    let slot = if matches!(what, What::Healthy | What::Unhealthy | What::Measured) {
+        Slot::Health
+    } else {
+        Slot::Traffic
+    };
+    let said = engine.table().overrides().get(&scope, slot, now).cloned();
+    let mut done = Done { message: message(engine, what, &scope, said.as_ref()), ..Done::default() };
+    if let Some(said) = &said {
+        done.until = said.until.map(time);
+        done.drained_at = (said.action == Action::Drain).then(|| time(said.drained_at));
+        done.notes.push(match said.until {
+            Some(until) => format!("it ends by itself at {}, in {}", time(until), show(until.since(now))),
+            None => format!("it holds until it is taken back: {}", way_back(what, &scope)),
+        });
+    } else if taken_back && limit.is_some() {
+        done.notes.push("what was said before is taken back for good; --for has nothing to end".to_owned());
+    }
+    done.notes.extend(switched_off_notes(engine, &scope, now));
+    done.notes.extend(before.changes(engine));
+    Ok(done)
+}
+
+fn order_of(action: Action, reason: &Arc<str>, by: &Arc<str>, limit: Option<Duration>, now: Moment) -> Order {
+    let until = limit.map(|limit| now + limit.min(LONGEST));
+    Order::Set { action, reason: Arc::clone(reason), by: Arc::clone(by), until }
+}
+
+fn show(time: Duration) -> String {
+    // to the second, but for what is shorter than that
+    let whole = Duration::from_secs(time.as_millis().div_ceil(1000) as u64);
+    show_duration(if time < Duration::from_secs(1) { time } else { whole })
+}
+
+fn way_back(what: What, scope: &Scope) -> String {
+    match what {
+        What::Drain => format!("`hale undrain {scope}`"),
+        What::Disable => format!("`hale enable {scope}`"),
+        What::Enable => format!("`hale disable {scope}`"),
+        _ => format!("`hale override {scope} off`"),
+    }
+}
+
+fn message(engine: &Engine, what: What, scope: &Scope, said: Option<&Override>) -> String {
+    match (what, said) {
+        (What::Drain, Some(said)) => {
+            let pool = engine.model().pool_named(&scope.pool).map(|id| engine.model().pool(id));
+            let wait = pool.map_or(Duration::ZERO, |pool| pool.rules.drain_wait);
+            let all = said.drained_at.since(said.since);
+            let ttl = all.saturating_sub(wait);
+            let wait = if wait.is_zero() { String::new() } else { format!(" + {} drain_wait", show(wait)) };
+            format!(
+                "{scope} is out of the answers from now on; drained at {}, when no client can have its \
+                 address any more: {} TTL{wait}",
+                time(said.drained_at),
+                show(ttl)
+            )
+        }
+        (What::Disable, _) => format!("{scope} is disabled; it is probed all the same"),
+        (What::Enable, Some(_)) => format!(
+            "{scope} is enabled over the configuration; it serves as soon as its first probe has passed"
+        ),
+        (What::Enable, None) => format!("{scope} is enabled again"),
+        (What::Undrain, _) => format!("{scope} is no longer drained"),
+        (What::Healthy, _) => format!("{scope} is healthy by your word, whatever probes say"),
+        (What::Unhealthy, _) => format!("{scope} is unhealthy by your word, whatever probes say"),
+        (What::Measured | What::Drain, _) => format!("the health of {scope} is again what probes say"),
+    }
+}
+
+/// Whether the configuration itself has it switched off.
+fn declared_off(model: &Model, scope: &Scope) -> bool {
+    let Some(pool) = model.pool_named(&scope.pool).map(|id| model.pool(id)) else { return false };
+    match &scope.endpoint {
+        None => !pool.enabled,
+        Some(name) => pool.endpoints.iter().any(|endpoint| endpoint.name == *name && !endpoint.enabled),
+    }
+}
+
+/// What else keeps it out of answers.
+fn switched_off_notes(engine: &Engine, scope: &Scope, now: Moment) -> Vec<String> {
+    let model = engine.model();
+    let Some(id) = model.pool_named(&scope.pool) else { return Vec::new() };
+    let mut notes = Vec::new();
+    let whole = Scope { pool: Arc::clone(&scope.pool), endpoint: None };
+    if scope.endpoint.is_some() && !engine.table().is_enabled(id, now) {
+        notes.push(format!("pool {whole} as a whole is disabled"));
+    } else if scope.endpoint.is_some()
+        && engine
+            .table()
+            .overrides()
+            .get(&whole, Slot::Traffic, now)
+            .is_some_and(|said| said.action == Action::Drain)
+    {
+        notes.push(format!("pool {whole} as a whole is drained"));
+    }
+    if let Ok((id, place)) = engine.table().place_of(scope)
+        && let Fitness::Out(cause) = engine.table().standings(id)[place].fitness
+    {
+        match cause {
+            OutCause::Maintenance => notes.push("a maintenance window holds".to_owned()),
+            OutCause::AgentDrain | OutCause::AgentMaint => {
+                notes.push("its own agent wants it out".to_owned())
+            }
+            OutCause::Disabled | OutCause::Draining | OutCause::Drained => {}
+        }
+    }
+    notes
+}
+
+/// How pools and load balancers stand, to tell what an order moves.
+struct Picture {
+    pools: Vec<PoolState>,
+    balancers: Vec<(BalancerState, String)>,
+}
+
+impl Picture {
+    fn of(engine: &Engine) -> Picture {
+        let status = engine.status_without_pools(Moment::ZERO);
+        let pools = 0..engine.model().pools.len() as u32;
+        Picture {
+            pools: pools.map(|id| engine.compiled().pool(crate::model::PoolId(id)).state).collect(),
+            balancers: status
+                .balancers
+                .iter()
+                .map(|balancer| (balancer.state, balancer.serving.join(", ")))
+                .collect(),
+        }
+    }
+
+    /// What is different by now, in words.
+    fn changes(self, engine: &Engine) -> Vec<String> {
+        let after = Picture::of(engine);
+        let mut changes = Vec::new();
+        let pools = engine.model().pools.iter().zip(self.pools.iter().zip(&after.pools));
+        for (pool, (_, now)) in pools.filter(|(_, (before, now))| before != now) {
+            changes.push(format!("pool {} is {now}", pool.name));
+        }
+        let status = engine.status_without_pools(Moment::ZERO);
+        let balancers = status.balancers.iter().zip(self.balancers.iter().zip(&after.balancers));
+        for (balancer, _) in balancers.filter(|(_, (before, now))| before != now) {
+            let from = match (balancer.serving.is_empty(), balancer.fallback) {
+                (true, _) => "answers with the SOA alone".to_owned(),
+                (false, true) => format!("at its fallback pool {}", balancer.serving.join(", ")),
+                (false, false) => format!("answers from {}", balancer.serving.join(", ")),
+            };
+            changes.push(format!("load balancer {} is {}, {from}", balancer.name, balancer.state));
+        }
+        changes
+    }
+}
+
+/// Sends a load balancer's traffic back to its first pools.
+pub(super) fn fail_back(engine: &mut Engine, text: &str, now: Moment) -> Result<Done, Refusal> {
+    let model = Arc::clone(engine.model());
+    let names = || model.zones.iter().flat_map(|zone| &zone.load_balancers).map(|balancer| &balancer.name);
+    let asked = text.parse::<Name>().ok();
+    let Some(name) = names().find(|name| Some(*name) == asked.as_ref()).cloned() else {
+        let shown: Vec<String> = names().map(|name| name.to_string()).collect();
+        let begun =
+            shown.iter().find(|name| name.strip_prefix(text).is_some_and(|rest| rest.starts_with('.')));
+        let help = match begun {
+            Some(begun) => format!("; did you mean `{begun}`?"),
+            None => meant(text, shown.iter().map(String::as_str)),
+        };
+        let why = format!("there is no load balancer `{text}`{help}");
+        return Err(Refusal::new("unknown_load_balancer", why));
+    };
+    let before = Picture::of(engine);
+    engine.fail_back(&name, now);
+    let notes = before.changes(engine);
+    let message = match notes.is_empty() {
+        true => format!("{name} stays where it is: it has nothing to go back to"),
+        false => format!("{name} goes back"),
+    };
+    Ok(Done { message, notes, ..Done::default() })
+}
+
+/// An endpoint reports by itself.
+pub(super) fn push(engine: &mut Engine, of: &str, up: bool, now: Moment) -> Result<Done, Refusal> {
+    let scope = endpoint_scope(engine.model(), of)?;
+    let (id, place) = engine.table().place_of(&scope).expect("the scope was found just now");
+    let is_push = |target: &Target| target.task.monitor.check == Check::Push;
+    if !engine.table().targets_of(id, place).any(|(_, target)| is_push(target)) {
+        let why = format!(
+            "no monitor of {scope} takes reports; one of `type: push` does, while the endpoint is enabled"
+        );
+        return Err(Refusal::new("no_push_monitor", why));
+    }
+    let before = Picture::of(engine);
+    engine.push(&scope, up, now).expect("the scope was found just now");
+    let message = format!("{scope} reports {}", if up { "up" } else { "down" });
+    Ok(Done { message, notes: before.changes(engine), ..Done::default() })
+}
+
+/// Somebody reports outcomes of real traffic.
+pub(super) fn traffic(engine: &mut Engine, of: &str, seen: Seen, now: Moment) -> Result<Done, Refusal> {
+    let scope = endpoint_scope(engine.model(), of)?;
+    let (id, place) = engine.table().place_of(&scope).expect("the scope was found just now");
+    if engine.model().pool(id).rules.ejection.is_none() {
+        let why = format!("pool {} has no rules for ejecting endpoints by their traffic", scope.pool);
+        return Err(Refusal::new("no_ejection", why));
+    }
+    let before = Picture::of(engine);
+    engine.traffic(&scope, seen, now).expect("the scope was found just now");
+    let fitness = engine.table().standings(id)[place].fitness;
+    let message = format!("{} good and {} failed at {scope}, which is {fitness}", seen.ok, seen.failed);
+    Ok(Done { message, notes: before.changes(engine), ..Done::default() })
+}
+
+/// The probes of a pool or an endpoint that are made from here.
+pub(super) fn tasks(table: &Table, of: &str) -> Result<Vec<Arc<ProbeTask>>, Refusal> {
+    let model = table.model();
+    let scope = scope(model, of)?;
+    let id = model.pool_named(&scope.pool).expect("found just now");
+    let pool = model.pool(id);
+    let places = pool.endpoints.iter().enumerate();
+    let wanted =
+        places.filter(|(_, endpoint)| scope.endpoint.as_ref().is_none_or(|name| *name == endpoint.name));
+    let targets = wanted.flat_map(|(place, _)| table.targets_of(id, place)).map(|(_, target)| &target.task);
+    let tasks: Vec<_> = targets.filter(|task| task.monitor.check.is_probed()).map(Arc::clone).collect();
+    if tasks.is_empty() {
+        let why = match pool.is_monitored() {
+            false => format!("no monitor tests pool {}", pool.name),
+            true => format!(
+                "there is nothing to probe at {scope}: it is disabled, its address isn't known, or its \
+                 monitors make no probes from here"
+            ),
+        };
+        return Err(Refusal::new("nothing_to_probe", why));
+    }
+    Ok(tasks)
+}

@@ -1,0 +1,376 @@
+//! `hale status`: what is held, as people read it.
+
+use super::Style;
+use super::probe::evidence;
+use super::table::{Cell, Colour, paint, table};
+use crate::control::view::{Balancer, Endpoint, Override, Pool, Sighting, Status, Test};
+
+/// Tables of everything; with `detail` everything about the only endpoint.
+pub fn text(status: &Status, detail: bool, style: Style) -> String {
+    if detail
+        && let [pool] = &status.pools[..]
+        && let [endpoint] = &pool.endpoints[..]
+    {
+        return endpoint_text(pool, endpoint, style);
+    }
+    let mut parts = Vec::new();
+    if !status.load_balancers.is_empty() {
+        parts.push(balancers(status, style));
+    }
+    if !status.pools.is_empty() {
+        parts.push(pools(status, style));
+        parts.push(endpoints(status, style));
+    }
+    let suspect = status.vantages.iter().filter_map(|vantage| {
+        let since = vantage.suspect_since.as_ref()?;
+        Some(format!(
+            "vantage {} doubts itself since {since}: what fails there is held for a while\n",
+            vantage.name
+        ))
+    });
+    let suspect: String = suspect.collect();
+    if !suspect.is_empty() {
+        parts.push(suspect);
+    }
+    parts.push(counts(status));
+    parts.join("\n")
+}
+
+fn balancers(status: &Status, style: Style) -> String {
+    let row = |balancer: &Balancer| {
+        let from = match (balancer.serving.is_empty(), balancer.at_fallback) {
+            _ if !balancer.enabled => "ordinary records".to_owned(),
+            (true, _) => "nothing, only the SOA".to_owned(),
+            (false, true) => format!("{} (fallback)", balancer.serving.join(", ")),
+            (false, false) => balancer.serving.join(", "),
+        };
+        let state = if balancer.enabled { &*balancer.state } else { "disabled" };
+        vec![
+            Cell::plain(&*balancer.name),
+            Cell::new(state, colour_of(state)),
+            Cell::plain(since(&status.at, &balancer.since)),
+            Cell::plain(from),
+        ]
+    };
+    let rows: Vec<_> = status.load_balancers.iter().map(row).collect();
+    table(&["LOAD BALANCER", "STATE", "SINCE", "ANSWERS FROM"], &rows, style.colours, style.columns)
+}
+
+fn pools(status: &Status, style: Style) -> String {
+    let row = |pool: &Pool| {
+        vec![
+            Cell::plain(&*pool.name),
+            Cell::new(&*pool.state, colour_of(&pool.state)),
+            Cell::plain(format!("{} of {}", pool.healthy, pool.enabled)),
+            Cell::plain(pool.health_threshold.to_string()),
+            Cell::plain(since(&status.at, &pool.since)),
+            Cell::plain(pool_why(pool)),
+        ]
+    };
+    let rows: Vec<_> = status.pools.iter().map(row).collect();
+    table(&["POOL", "STATE", "HEALTHY", "NEEDS", "SINCE", "WHY"], &rows, style.colours, style.columns)
+}
+
+fn pool_why(pool: &Pool) -> String {
+    let mut why: Vec<String> = pool.overrides.iter().map(said).collect();
+    if !pool.monitored {
+        why.push("no monitor".to_owned());
+    }
+    why.join("; ")
+}
+
+fn endpoints(status: &Status, style: Style) -> String {
+    let row = |(pool, endpoint): (&Pool, &Endpoint)| {
+        let seen = endpoint.vantages.iter().filter(|seen| seen.health.as_deref() == Some("healthy")).count();
+        let seen = match endpoint.vantages.len() {
+            0 | 1 => String::new(),
+            all => format!("{seen} of {all}"),
+        };
+        vec![
+            Cell::plain(format!("{}/{}", pool.name, endpoint.name)),
+            Cell::plain(endpoint.address.to_string()),
+            node(pool, endpoint),
+            serves(endpoint),
+            Cell::plain(seen),
+            Cell::plain(since(&status.at, &endpoint.since)),
+            Cell::plain(why(pool, endpoint)),
+        ]
+    };
+    let all =
+        status.pools.iter().flat_map(|pool| pool.endpoints.iter().map(move |endpoint| (pool, endpoint)));
+    let rows: Vec<_> = all.map(row).collect();
+    let head = ["ENDPOINT", "ADDRESS", "NODE", "SERVES", "SEEN", "SINCE", "WHY"];
+    table(&head, &rows, style.colours, style.columns)
+}
+
+/// What is measured.
+fn node(pool: &Pool, endpoint: &Endpoint) -> Cell {
+    match pool.monitored {
+        true => Cell::new(&*endpoint.health, colour_of(&endpoint.health)),
+        false => Cell::plain("-"),
+    }
+}
+
+/// What is made of it.
+fn serves(endpoint: &Endpoint) -> Cell {
+    match (endpoint.serves, endpoint.percent) {
+        (true, 100) => Cell::new("yes", Colour::Good),
+        (true, percent) => Cell::new(format!("yes, {percent} %"), Colour::Doubtful),
+        // what NODE says already
+        (false, _) if endpoint.fitness == endpoint.health => Cell::new("no", Colour::Bad),
+        (false, _) => {
+            let word = endpoint.fitness.replace('_', " ");
+            let counts = ["unhealthy", "unknown"].contains(&&*word) || word.starts_with("forced");
+            Cell::new(format!("no: {word}"), if counts { Colour::Bad } else { Colour::Doubtful })
+        }
+    }
+}
+
+fn why(pool: &Pool, endpoint: &Endpoint) -> String {
+    let mut why: Vec<String> = endpoint.overrides.iter().map(said).collect();
+    let bad = pool.monitored && endpoint.health != "healthy";
+    why.extend(endpoint.reason.clone().filter(|_| bad));
+    let flags = [(endpoint.stale, "stale"), (endpoint.starting, "starting"), (endpoint.flapping, "flapping")];
+    why.extend(flags.iter().filter(|(holds, _)| *holds).map(|(_, word)| (*word).to_owned()));
+    why.extend(endpoint.degraded.as_ref().map(|degraded| format!("degraded: {degraded}")));
+    if endpoint.tests.iter().any(|test| test.blocked) {
+        why.push("can't be probed".to_owned());
+    }
+    why.join("; ")
+}
+
+/// An override in a few words.
+fn said(over: &Override) -> String {
+    let mut text = format!("{} by {}", over.action, over.by);
+    if !over.reason.is_empty() {
+        text += &format!(": {}", over.reason);
+    }
+    if let Some(until) = &over.until {
+        text += &format!(" (until {until})");
+    }
+    text
+}
+
+fn counts(status: &Status) -> String {
+    let balancers = status.load_balancers.iter().filter(|balancer| balancer.enabled);
+    let states = |states: Vec<&str>| {
+        let count = |word: &str| states.iter().filter(|state| **state == word).count();
+        let words = ["critical", "degraded", "unknown", "disabled", "healthy"];
+        let told = words.iter().map(|word| (count(word), word)).filter(|(count, _)| *count > 0);
+        told.map(|(count, word)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
+    };
+    let all: Vec<&Endpoint> = status.pools.iter().flat_map(|pool| &pool.endpoints).collect();
+    let serving = all.iter().filter(|endpoint| endpoint.serves).count();
+    let mut parts = Vec::new();
+    if !status.load_balancers.is_empty() {
+        let states = states(balancers.map(|balancer| &*balancer.state).collect());
+        parts.push(format!("{}: {states}", count(status.load_balancers.len(), "load balancer")));
+    }
+    if !status.pools.is_empty() {
+        let states = states(status.pools.iter().map(|pool| &*pool.state).collect());
+        parts.push(format!("{}: {states}", count(status.pools.len(), "pool")));
+        parts.push(format!("{}: {serving} serving", count(all.len(), "endpoint")));
+    }
+    parts.join("\n") + "\n"
+}
+
+fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+fn colour_of(word: &str) -> Colour {
+    match word {
+        "healthy" => Colour::Good,
+        "degraded" | "unknown" | "disabled" => Colour::Doubtful,
+        "unhealthy" | "critical" => Colour::Bad,
+        _ => Colour::Plain,
+    }
+}
+
+/// A time as short as can be: of today the time, else the date with it. UTC.
+fn since(now: &str, time: &str) -> String {
+    let parts = |text: &str| text.split_once('T').map(|(date, time)| (date.to_owned(), time.to_owned()));
+    match (parts(now), parts(time)) {
+        (Some((today, _)), Some((date, time))) if today == date => time.trim_end_matches('Z').to_owned(),
+        (_, Some((date, time))) => format!("{date} {}", time.get(..5).unwrap_or(&time)),
+        _ => time.to_owned(),
+    }
+}
+
+fn endpoint_text(pool: &Pool, endpoint: &Endpoint, style: Style) -> String {
+    let shown = |cell: Cell| paint(&cell.text, cell.colour, style.colours);
+    let mut rows: Vec<(&str, String)> = vec![("endpoint", format!("{}/{}", pool.name, endpoint.name))];
+    let address = match &endpoint.hostname {
+        Some(hostname) => format!("{} ({hostname})", endpoint.address),
+        None => endpoint.address.to_string(),
+    };
+    rows.push(("address", address));
+    let reason = endpoint.reason.as_ref().filter(|_| endpoint.health != "healthy");
+    let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+    rows.push(("node", shown(node(pool, endpoint)) + &reason));
+    rows.push(("serves", shown(serves(endpoint)) + &format!(", since {}", endpoint.since)));
+    rows.push(("weight", endpoint.weight.to_string()));
+    let pool_state = paint(&pool.state, colour_of(&pool.state), style.colours);
+    rows.push((
+        "pool",
+        format!(
+            "{pool_state}: {} of {} healthy, needs {}",
+            pool.healthy, pool.enabled, pool.health_threshold
+        ),
+    ));
+    for over in pool.overrides.iter() {
+        rows.push(("", format!("{} since {}", said(over), over.since)));
+    }
+    for over in &endpoint.overrides {
+        let drained = over.drained_at.as_ref().map(|at| format!(", drained at {at}")).unwrap_or_default();
+        rows.push(("override", format!("{} since {}{drained}", said(over), over.since)));
+    }
+    let flags = [(endpoint.stale, "stale"), (endpoint.starting, "starting"), (endpoint.flapping, "flapping")];
+    let flags: Vec<String> = flags
+        .iter()
+        .filter(|(holds, _)| *holds)
+        .map(|(_, word)| (*word).to_owned())
+        .chain(endpoint.degraded.as_ref().map(|degraded| format!("degraded: {degraded}")))
+        .collect();
+    if !flags.is_empty() {
+        rows.push(("also", flags.join(", ")));
+    }
+    if endpoint.vantages.len() > 1 {
+        let each = endpoint
+            .vantages
+            .iter()
+            .map(|seen| format!("{} {}", seen.vantage, seen.health.as_deref().unwrap_or("silent")));
+        rows.push(("vantages", each.collect::<Vec<_>>().join(", ")));
+    }
+    let mut text: String = rows.iter().map(|(name, value)| format!("{name:<9} {value}\n")).collect();
+    for test in &endpoint.tests {
+        text += &test_text(test, style);
+    }
+    text
+}
+
+fn test_text(test: &Test, style: Style) -> String {
+    let health = paint(&test.health, colour_of(&test.health), style.colours);
+    let mut text = format!("\nmonitor {} from {}: {health} since {}", test.monitor, test.vantage, test.since);
+    if let (Some(passed), Some(length)) = (test.last_passed, test.in_a_row) {
+        let word = if passed { "passed" } else { "failed" };
+        text += &format!(", {word} {length} in a row");
+    }
+    if !test.votes {
+        text += ", doesn't vote";
+    }
+    if test.blocked {
+        text += ", can't be probed now";
+    }
+    text.push('\n');
+    let sighting = |name: &str, seen: &Option<Sighting>| match seen {
+        Some(seen) => format!("  {name}  {}  {}\n", seen.at, evidence(seen)),
+        None => format!("  {name}  none since the start\n"),
+    };
+    text + &sighting("last good", &test.last_good) + &sighting("last bad ", &test.last_bad)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::view::{Probes, Seen};
+
+    fn endpoint(name: &str, health: &str, fitness: &str) -> Endpoint {
+        Endpoint {
+            name: name.into(),
+            address: "192.0.2.10".parse().unwrap(),
+            hostname: None,
+            weight: 1.0,
+            health: health.into(),
+            serves: fitness == "up",
+            fitness: fitness.into(),
+            percent: 100,
+            stale: false,
+            starting: false,
+            flapping: false,
+            degraded: None,
+            since: "2026-11-30T07:40:11Z".into(),
+            reason: (health == "unhealthy").then(|| "TCP connection failed".into()),
+            overrides: Vec::new(),
+            vantages: vec![Seen { vantage: "local".into(), health: Some(health.into()) }],
+            tests: Vec::new(),
+        }
+    }
+
+    fn sample() -> Status {
+        let drain = Override {
+            action: "drain".into(),
+            reason: "new kernel".into(),
+            by: "alice".into(),
+            since: "2026-11-30T07:40:11Z".into(),
+            until: None,
+            drained_at: Some("2026-11-30T07:40:41Z".into()),
+        };
+        let drained = Endpoint { overrides: vec![drain], ..endpoint("eu-3", "healthy", "draining") };
+        let eu = Pool {
+            name: "eu".into(),
+            state: "degraded".into(),
+            healthy: 1,
+            enabled: 2,
+            health_threshold: 1,
+            monitored: true,
+            since: "2026-11-29T07:40:11Z".into(),
+            overrides: Vec::new(),
+            endpoints: vec![
+                endpoint("eu-1", "healthy", "up"),
+                endpoint("eu-2", "unhealthy", "unhealthy"),
+                drained,
+            ],
+        };
+        let www = Balancer {
+            name: "www.gslb.example.com.".into(),
+            enabled: true,
+            state: "healthy".into(),
+            serving: vec!["eu".into()],
+            at_fallback: false,
+            default_pools: vec!["eu".into()],
+            since: "2026-11-30T07:40:12Z".into(),
+        };
+        Status {
+            at: "2026-11-30T08:00:00Z".into(),
+            version: "0".into(),
+            pid: 1,
+            load_balancers: vec![www],
+            pools: vec![eu],
+            vantages: Vec::new(),
+            probes: Probes { started: 1, late: 0, skipped: 0 },
+        }
+    }
+
+    #[test]
+    fn health_and_fitness_are_two_columns() {
+        let text = text(&sample(), false, Style::default());
+        assert_eq!(
+            text,
+            "\
+LOAD BALANCER          STATE    SINCE     ANSWERS FROM
+www.gslb.example.com.  healthy  07:40:12  eu
+
+POOL  STATE     HEALTHY  NEEDS  SINCE
+eu    degraded  1 of 2   1      2026-11-29 07:40
+
+ENDPOINT  ADDRESS     NODE       SERVES        SINCE     WHY
+eu/eu-1   192.0.2.10  healthy    yes           07:40:11
+eu/eu-2   192.0.2.10  unhealthy  no            07:40:11  TCP connection failed
+eu/eu-3   192.0.2.10  healthy    no: draining  07:40:11  drain by alice: new kernel
+
+1 load balancer: 1 healthy
+1 pool: 1 degraded
+3 endpoints: 1 serving
+"
+        );
+    }
+
+    #[test]
+    fn lines_fit_into_eighty_columns_on_a_terminal() {
+        let style = Style { columns: Some(80), ..Style::default() };
+        for line in text(&sample(), false, style).lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! What is shown of the engine, as JSON has it. Names and words are stable;
+//! times are UTC as in RFC 3339, other numbers say their unit in their name.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock;
+use crate::engine;
+use crate::health::{self, AgentWish, Outcome, ProbeResult, ProbeTask, Verdict};
+use crate::moment::Moment;
+
+/// Everything, or what was asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    pub at: String,
+    pub version: String,
+    pub pid: u32,
+    pub load_balancers: Vec<Balancer>,
+    pub pools: Vec<Pool>,
+    pub vantages: Vec<Vantage>,
+    pub probes: Probes,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Balancer {
+    pub name: String,
+    pub enabled: bool,
+    /// `healthy`, `degraded`, `critical`.
+    pub state: String,
+    /// The pools that answer; empty: only the SOA.
+    pub serving: Vec<String>,
+    pub at_fallback: bool,
+    pub default_pools: Vec<String>,
+    pub since: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pool {
+    pub name: String,
+    /// `healthy`, `degraded`, `critical`, `unknown`, `disabled`.
+    pub state: String,
+    /// Endpoints that may be in answers.
+    pub healthy: u32,
+    /// Endpoints that count.
+    pub enabled: u32,
+    pub health_threshold: u32,
+    pub monitored: bool,
+    pub since: String,
+    pub overrides: Vec<Override>,
+    pub endpoints: Vec<Endpoint>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Endpoint {
+    pub name: String,
+    pub address: IpAddr,
+    pub hostname: Option<String>,
+    pub weight: f64,
+    /// Node health, as measured: `healthy`, `unhealthy`, `unknown`.
+    pub health: String,
+    /// Whether it may be in answers.
+    pub serves: bool,
+    /// `up`, or why it doesn't serve.
+    pub fitness: String,
+    /// The part of its weight that it gets.
+    pub percent: u8,
+    pub stale: bool,
+    pub starting: bool,
+    pub flapping: bool,
+    pub degraded: Option<String>,
+    pub since: String,
+    /// Why its health is what it is.
+    pub reason: Option<String>,
+    pub overrides: Vec<Override>,
+    pub vantages: Vec<Seen>,
+    pub tests: Vec<Test>,
+}
+
+/// What one vantage holds of an endpoint.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Seen {
+    pub vantage: String,
+    /// None: it is silent.
+    pub health: Option<String>,
+}
+
+/// One monitor's view from one vantage.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Test {
+    pub monitor: String,
+    pub vantage: String,
+    pub votes: bool,
+    pub health: String,
+    pub since: String,
+    /// The last outcome, and how often in a row it was seen.
+    pub last_passed: Option<bool>,
+    pub in_a_row: Option<u32>,
+    /// The last probe could not be made.
+    pub blocked: bool,
+    pub last_good: Option<Sighting>,
+    pub last_bad: Option<Sighting>,
+}
+
+/// What a probe found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sighting {
+    pub at: String,
+    /// `pass`, `fail`, `error`.
+    pub result: String,
+    pub reason: String,
+    pub detail: String,
+    pub status: Option<u16>,
+    pub took_ms: f64,
+    pub attempts: u8,
+    pub degraded: Option<String>,
+    /// When each phase was over, since the last attempt began.
+    pub resolved_ms: Option<f64>,
+    pub connected_ms: Option<f64>,
+    pub tls_ms: Option<f64>,
+    pub first_byte_ms: Option<f64>,
+    /// What came first from the endpoint, other octets than printable ASCII escaped.
+    pub said: String,
+    pub certificate_until: Option<String>,
+    pub certificate_days: Option<i64>,
+    pub agent: Option<Agent>,
+}
+
+/// What an agent wants.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Agent {
+    pub wish: Option<String>,
+    pub percent: Option<u8>,
+}
+
+/// One probe that was asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Probed {
+    pub pool: String,
+    pub endpoint: String,
+    pub address: IpAddr,
+    pub port: u16,
+    pub monitor: String,
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub vantage: String,
+    #[serde(flatten)]
+    pub found: Sighting,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Override {
+    pub action: String,
+    pub reason: String,
+    pub by: String,
+    pub since: String,
+    pub until: Option<String>,
+    /// Of a drain: when no client can have the address any more.
+    pub drained_at: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Vantage {
+    pub name: String,
+    pub region: Option<String>,
+    pub suspect_since: Option<String>,
+}
+
+/// Probes since the start.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Probes {
+    pub started: u64,
+    pub late: u64,
+    pub skipped: u64,
+}
+
+/// A moment as it is shown.
+pub fn time(moment: Moment) -> String {
+    clock::utc(moment.elapsed().as_secs())
+}
+
+fn millis(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e6).round() / 1e3
+}
+
+fn texts(names: &[std::sync::Arc<str>]) -> Vec<String> {
+    names.iter().map(|name| name.to_string()).collect()
+}
+
+impl From<engine::Status> for Status {
+    fn from(status: engine::Status) -> Status {
+        let vantage = |held: engine::VantageView| Vantage {
+            name: held.name.to_string(),
+            region: held.region.map(|region| region.to_string()),
+            suspect_since: held.suspect_since.map(time),
+        };
+        Status {
+            at: time(status.at),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            load_balancers: status.balancers.into_iter().map(Balancer::from).collect(),
+            pools: status.pools.into_iter().map(|pool| Pool::of(pool, status.at)).collect(),
+            vantages: status.vantages.into_iter().map(vantage).collect(),
+            probes: Probes {
+                started: status.probes.started,
+                late: status.probes.late,
+                skipped: status.probes.skipped,
+            },
+        }
+    }
+}
+
+impl From<engine::BalancerView> for Balancer {
+    fn from(held: engine::BalancerView) -> Balancer {
+        Balancer {
+            name: held.name.to_string(),
+            enabled: held.enabled,
+            state: held.state.to_string(),
+            serving: texts(&held.serving),
+            at_fallback: held.fallback,
+            default_pools: texts(&held.default_pools),
+            since: time(held.since),
+        }
+    }
+}
+
+impl Pool {
+    fn of(held: engine::PoolView, now: Moment) -> Pool {
+        Pool {
+            name: held.name.to_string(),
+            state: held.health.state.to_string(),
+            healthy: held.health.healthy,
+            enabled: held.health.enabled,
+            health_threshold: held.health_threshold,
+            monitored: held.monitored,
+            since: time(held.since),
+            overrides: held.overrides.iter().map(Override::from).collect(),
+            endpoints: held.endpoints.into_iter().map(|endpoint| Endpoint::of(endpoint, now)).collect(),
+        }
+    }
+}
+
+impl Endpoint {
+    fn of(held: engine::EndpointView, now: Moment) -> Endpoint {
+        let standing = held.standing;
+        let seen = |(vantage, verdict): (std::sync::Arc<str>, Option<Verdict>)| Seen {
+            vantage: vantage.to_string(),
+            health: verdict.map(|verdict| verdict.to_string()),
+        };
+        Endpoint {
+            name: held.name.to_string(),
+            address: held.address,
+            hostname: held.hostname.map(|name| name.to_string()),
+            weight: f64::from(held.weight.0) / 100.0,
+            health: standing.verdict.to_string(),
+            serves: standing.fitness.is_up(),
+            fitness: standing.fitness.to_string(),
+            percent: standing.percent,
+            stale: standing.stale,
+            starting: standing.starting,
+            flapping: standing.flapping,
+            degraded: standing.degraded.map(|why| why.to_string()),
+            since: time(held.since),
+            reason: held.reason.map(|reason| reason.to_string()),
+            overrides: held.overrides.iter().map(Override::from).collect(),
+            vantages: held.views.into_iter().map(seen).collect(),
+            tests: held.tests.into_iter().map(|test| Test::of(test, now)).collect(),
+        }
+    }
+}
+
+impl Test {
+    fn of(held: engine::TestView, now: Moment) -> Test {
+        let sighting = |seen: health::Sighting| Sighting::of(&seen.outcome, seen.at, now);
+        Test {
+            monitor: held.monitor.to_string(),
+            vantage: held.vantage.to_string(),
+            votes: held.votes,
+            health: held.verdict.to_string(),
+            since: time(held.since),
+            last_passed: held.run.map(|(pass, _)| pass),
+            in_a_row: held.run.map(|(_, length)| length),
+            blocked: held.blocked,
+            last_good: held.last_pass.map(sighting),
+            last_bad: held.last_fail.map(sighting),
+        }
+    }
+}
+
+impl From<&health::Override> for Override {
+    fn from(said: &health::Override) -> Override {
+        Override {
+            action: said.action.to_string(),
+            reason: said.reason.to_string(),
+            by: said.by.to_string(),
+            since: time(said.since),
+            until: said.until.map(time),
+            drained_at: (said.action == health::Action::Drain).then(|| time(said.drained_at)),
+        }
+    }
+}
+
+impl Sighting {
+    /// What was found at `at`, as it is shown at `now`.
+    pub fn of(outcome: &Outcome, at: Moment, now: Moment) -> Sighting {
+        let evidence = &outcome.evidence;
+        let until = evidence.certificate_until;
+        let days = |until: i64| (until - now.elapsed().as_secs() as i64).div_euclid(86400);
+        let result = match outcome.result {
+            ProbeResult::Pass => "pass",
+            ProbeResult::Fail => "fail",
+            ProbeResult::Error => "error",
+        };
+        let wish = |wish| match wish {
+            AgentWish::Ready => "ready",
+            AgentWish::Drain => "drain",
+            AgentWish::Maint => "maint",
+        };
+        let agent = outcome
+            .agent
+            .map(|said| Agent { wish: said.wish.map(|said| wish(said).to_owned()), percent: said.percent });
+        Sighting {
+            at: time(at),
+            result: result.to_owned(),
+            reason: outcome.reason.to_string(),
+            detail: outcome.detail.to_owned(),
+            status: outcome.status,
+            took_ms: millis(outcome.took),
+            attempts: evidence.attempts,
+            degraded: outcome.degraded.map(|why| why.to_string()),
+            resolved_ms: evidence.resolved.map(millis),
+            connected_ms: evidence.connected.map(millis),
+            tls_ms: evidence.tls.map(millis),
+            first_byte_ms: evidence.first_byte.map(millis),
+            said: evidence.said.escape_ascii().to_string(),
+            certificate_until: until.map(|until| clock::utc(u64::try_from(until).unwrap_or_default())),
+            certificate_days: until.map(days),
+            agent,
+        }
+    }
+}
+
+impl Probed {
+    /// What a probe of `task` found.
+    pub fn of(task: &ProbeTask, outcome: &Outcome, now: Moment) -> Probed {
+        Probed {
+            pool: task.pool.to_string(),
+            endpoint: task.endpoint.to_string(),
+            address: task.address,
+            port: task.port,
+            monitor: task.monitor.name.to_string(),
+            kind: task.monitor.check.type_name().to_owned(),
+            vantage: task.vantage.name.to_string(),
+            found: Sighting::of(outcome, now, now),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::health::Reason;
+
+    #[test]
+    fn what_a_probe_found_is_shown_with_units_and_escapes() {
+        let mut outcome = Outcome::new(ProbeResult::Fail, Reason::ResponseBodyMismatch, "not_found");
+        outcome.took = Duration::from_micros(12_345);
+        outcome.evidence.tls = Some(Duration::from_micros(1_500));
+        outcome.evidence.said = b"caf\xc3\xa9\r\n\"x\"".as_slice().into();
+        outcome.evidence.certificate_until = Some(86_400 * 10 - 1);
+        let now = Moment::from_start(Duration::from_secs(86_400));
+        let shown = Sighting::of(&outcome, now, now);
+        assert_eq!((shown.took_ms, shown.tls_ms, shown.connected_ms), (12.345, Some(1.5), None));
+        assert_eq!(shown.said, r#"caf\xc3\xa9\r\n\"x\""#);
+        assert_eq!((shown.certificate_days, &*shown.at), (Some(8), "1970-01-02T00:00:00Z"));
+        let json = serde_json::to_string(&shown).unwrap();
+        assert_eq!(serde_json::from_str::<Sighting>(&json).unwrap(), shown);
+    }
+}

@@ -1,0 +1,230 @@
+//! What operators say, and what they are shown.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::memory::serve;
+use super::start::dead;
+use super::{WWW, fixed, probed};
+use crate::support::dns::ask;
+use crate::support::endpoint::{Endpoint, Manner};
+use crate::support::folder::Folder;
+use crate::support::hale::{Ended, Hale, run, until};
+
+/// A server, and commands about it.
+struct Served {
+    folder: Folder,
+    hale: Hale,
+}
+
+impl Served {
+    fn start(text: &str) -> Served {
+        let folder = Folder::with("a.yaml", text);
+        let hale = serve(&folder);
+        Served { folder, hale }
+    }
+
+    fn try_run(&self, arguments: &[&str]) -> Ended {
+        let state = self.folder.join("state");
+        run(arguments.iter().copied().chain(["--state-dir", state.to_str().unwrap()]))
+    }
+
+    fn run(&self, arguments: &[&str]) -> String {
+        let ended = self.try_run(arguments);
+        assert_eq!(ended.code(), Some(0), "{arguments:?}: {}", ended.log);
+        ended.out
+    }
+
+    fn refused(&self, arguments: &[&str]) -> String {
+        let ended = self.try_run(arguments);
+        assert_eq!((ended.code(), &*ended.out), (Some(1), ""), "{arguments:?}");
+        ended.log
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.run(&[arguments, &["--json"]].concat())).unwrap()
+    }
+
+    fn answers(&self, addresses: &[&str]) -> bool {
+        ask(self.hale.address(), WWW).is(addresses)
+    }
+}
+
+#[test]
+fn a_drained_endpoint_leaves_the_answers_at_once_and_is_drained_after_the_ttl() {
+    let lives = Endpoint::start("127.0.0.1", Manner::Answers);
+    let served = Served::start(&probed(&[lives.address], 1));
+    assert!(served.answers(&["127.0.0.1"]));
+    let begun = Instant::now();
+    let told = served.run(&["drain", "main/e1", "--reason", "new kernel"]);
+    assert!(served.answers(&["203.0.113.5"]), "at once");
+    assert!(told.contains("out of the answers") && told.contains("1s TTL"), "{told}");
+    assert!(told.contains("`hale undrain main/e1`") && told.contains("pool main is critical"), "{told}");
+    let shown = served.json(&["status", "main/e1"]);
+    let endpoint = &shown["pools"][0]["endpoints"][0];
+    assert_eq!((&endpoint["health"], &endpoint["serves"]), (&json!("healthy"), &json!(false)));
+    assert_eq!(endpoint["overrides"][0]["reason"], json!("new kernel"));
+    let told = served.run(&["drain", "main/e1", "--wait"]);
+    assert!(told.contains("main/e1 is drained"), "{told}");
+    assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert_eq!(served.json(&["status", "main"])["pools"][0]["endpoints"][0]["fitness"], json!("drained"));
+    let probes = lives.connections();
+    until("it is probed all the same", || lives.connections() > probes);
+    served.run(&["undrain", "main/e1"]);
+    assert!(served.answers(&["127.0.0.1"]));
+    assert!(served.run(&["undrain", "main/e1"]).contains("isn't drained"));
+}
+
+#[test]
+fn switching_off_and_on_and_forcing_verdicts() {
+    let lives = Endpoint::start("127.0.0.1", Manner::Answers);
+    let also = Endpoint::start("127.0.0.3", Manner::Answers);
+    let text = probed(&[lives.address, dead("127.0.0.2"), also.address], 30);
+    let served = Served::start(&text.replace("name: e3,", "name: e3, enabled: false,"));
+    assert!(served.answers(&["127.0.0.1"]));
+    served.run(&["disable", "main/e1"]);
+    assert!(served.answers(&["203.0.113.5"]));
+    assert!(served.refused(&["undrain", "main/e1"]).contains("`hale enable main/e1`"));
+    served.run(&["enable", "main/e1"]);
+    assert!(served.answers(&["127.0.0.1"]));
+    assert!(served.run(&["enable", "main/e1"]).contains("enabled already"));
+    served.run(&["enable", "main/e3"]);
+    until("what the configuration has off is probed and serves", || {
+        served.answers(&["127.0.0.1", "127.0.0.3"])
+    });
+    served.run(&["disable", "main/e3"]);
+    assert!(served.answers(&["127.0.0.1"]));
+    served.run(&["override", "main/e2", "healthy"]);
+    assert!(served.answers(&["127.0.0.1", "127.0.0.2"]), "whatever probes say");
+    served.run(&["override", "main/e2", "off"]);
+    assert!(served.answers(&["127.0.0.1"]));
+    served.run(&["override", "main/e1", "unhealthy"]);
+    assert!(served.answers(&["203.0.113.5"]));
+    served.run(&["override", "main/e1", "off"]);
+    served.run(&["drain", "main"]);
+    assert!(served.answers(&["203.0.113.5"]), "a pool as a whole");
+    served.run(&["undrain", "main"]);
+    served.run(&["disable", "main"]);
+    assert!(served.answers(&["203.0.113.5"]));
+    served.run(&["enable", "main"]);
+    assert!(served.answers(&["127.0.0.1"]));
+    served.run(&["disable", "main", "--for", "1s"]);
+    assert!(served.answers(&["203.0.113.5"]));
+    until("the pool is back by itself", || served.answers(&["127.0.0.1"]));
+}
+
+#[test]
+fn status_shows_health_and_fitness_with_their_evidence() {
+    let lives = Endpoint::start("127.0.0.1", Manner::Answers);
+    let served = Served::start(&probed(&[lives.address, dead("127.0.0.2")], 30));
+    let text = served.run(&["status"]);
+    for (line, words) in [
+        ("www.example.test.", &["healthy", "main"][..]),
+        ("main ", &["degraded", "1 of 2"]),
+        ("sorry ", &["unknown", "no monitor"]),
+        ("main/e1", &["127.0.0.1", "healthy", "yes"]),
+        ("main/e2", &["127.0.0.2", "unhealthy  no ", "TCP connection failed"]),
+        ("1 load balancer: 1 healthy", &[]),
+        ("2 pools: 1 degraded, 1 unknown", &[]),
+        ("3 endpoints: 2 serving", &[]),
+    ] {
+        let found =
+            text.lines().find(|text| text.starts_with(line)).unwrap_or_else(|| panic!("{line}: {text}"));
+        assert!(words.iter().all(|word| found.contains(word)), "{words:?}: {found}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 80) && !text.contains('\x1b'), "{text}");
+    until("the dead one was seen", || served.run(&["status", "main/e2"]).contains("(connect_refused)"));
+    let text = served.run(&["status", "main/e1"]);
+    assert!(text.contains("monitor web from") && text.contains("status 200"), "{text}");
+    assert!(text.contains("last bad   none since the start"), "{text}");
+    assert_eq!(served.json(&["status"])["load_balancers"][0]["serving"], json!(["main"]));
+}
+
+#[test]
+fn names_that_do_not_exist_and_servers_that_do_not_run() {
+    let served = Served::start(&fixed("192.0.2.1", 30));
+    for (arguments, told) in [
+        (&["drain", "mian"][..], "there is no pool `mian`; did you mean `main`?"),
+        (&["drain", "main/on"], "pool main has no endpoint `on`; did you mean `one`?"),
+        (&["status", "xyzzy"], "there is no pool `xyzzy`; there are: main, sorry"),
+        (&["override", "main", "healthy"], "write POOL/ENDPOINT, such as main/one"),
+        (&["failback", "www"], "there is no load balancer `www`; did you mean `www.example.test.`?"),
+        (&["report", "main/one", "up"], "one of `type: push` does"),
+        (&["report", "main/one", "--ok", "5"], "no rules for ejecting"),
+        (&["probe", "main"], "no monitor tests pool main"),
+    ] {
+        let log = served.refused(arguments);
+        assert!(log.contains(told), "{arguments:?}: {log}");
+    }
+    let told = served.run(&["failback", "www.example.test"]);
+    assert!(told.contains("has nothing to go back to"), "{told}");
+    let ended = run(["status", "--socket", "/nonexistent/control"]);
+    assert_eq!(ended.code(), Some(1));
+    assert!(
+        ended.log.contains("no server answers at /nonexistent/control; is `hale serve` running?"),
+        "{}",
+        ended.log
+    );
+    let ended = served.try_run(&["drain", "main", "--for", "soon"]);
+    assert_eq!(ended.code(), Some(2));
+}
+
+#[test]
+fn a_probe_can_be_asked_for_with_and_without_a_server() {
+    let lives = Endpoint::start("127.0.0.1", Manner::Answers);
+    let served = Served::start(&probed(&[lives.address, dead("127.0.0.2")], 30));
+    let text = served.run(&["probe", "main/e1"]);
+    assert!(
+        text.contains("by web (http)") && text.contains(": pass") && text.contains("connected"),
+        "{text}"
+    );
+    let ended = served.try_run(&["probe", "main"]);
+    assert_eq!(ended.code(), Some(1), "one failed");
+    assert!(ended.out.contains("TCP connection failed (connect_refused)"), "{}", ended.out);
+    let found = served.json(&["probe", "main/e1"]);
+    assert_eq!((&found[0]["result"], &found[0]["status"]), (&json!("pass"), &json!(200)));
+    drop(served.hale);
+    let file = served.folder.join("a.yaml");
+    let ended = run(["probe", "main/e1", "--json", "--config", file.to_str().unwrap()]);
+    assert_eq!(ended.code(), Some(0), "{}", ended.log);
+    let found: Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!(found[0]["monitor"], json!("web"));
+}
+
+#[test]
+fn a_reload_can_be_asked_for_and_forced() {
+    let served = Served::start(&fixed("192.0.2.1", 30));
+    assert!(served.run(&["reload"]).contains("nothing has changed"));
+    served.folder.replace("a.yaml", &fixed("192.0.2.2", 30));
+    let told = served.run(&["reload"]);
+    // it may have been seen before it was asked for
+    assert!(told.contains("configuration reloaded") || told.contains("nothing has changed"), "{told}");
+    until("the new answer", || served.answers(&["192.0.2.2"]));
+    let fewer = fixed("192.0.2.2", 30).replace("  ns1: {", "  ns2: {").replace("value: ns1", "value: ns2");
+    served.folder.replace("a.yaml", &fewer.replace("  www: {", "  other: {"));
+    assert!(served.refused(&["reload"]).contains("hale reload --force"));
+    assert!(served.answers(&["192.0.2.2"]));
+    assert!(served.run(&["reload", "--force"]).contains("configuration reloaded"));
+    until("it is in force", || ask(served.hale.address(), "other.example.test.").is(&["192.0.2.2"]));
+    served.folder.replace("a.yaml", "zone: [");
+    assert!(served.refused(&["reload"]).contains("a.yaml:"));
+}
+
+#[test]
+fn ten_thousand_endpoints_are_shown_quickly() {
+    let pool = |pool: u32| {
+        let endpoints = (0..100).map(|n| format!("{{ name: e{n}, address: 10.{pool}.0.{n} }}"));
+        format!("  p{pool}: {{ endpoints: [{}] }}\n", endpoints.collect::<Vec<_>>().join(", "))
+    };
+    let pools: String = (0..100).map(pool).collect();
+    let zone = fixed("192.0.2.1", 30);
+    let served = Served::start(&zone.replace("pools:\n", &format!("pools:\n{pools}")));
+    let begun = Instant::now();
+    let text = served.run(&["status"]);
+    assert!(text.contains("10002 endpoints: 10002 serving"), "{}", text.lines().last().unwrap());
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    let begun = Instant::now();
+    served.run(&["drain", "p7"]);
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+}
