@@ -7,6 +7,7 @@ pub mod authority;
 pub mod clock;
 pub mod config;
 pub mod engine;
+pub mod events;
 pub mod health;
 pub mod model;
 pub mod moment;

@@ -20,7 +20,7 @@ pub enum Kind {
 }
 
 /// From the foundation up.
-pub const MODULES: [(&str, Kind); 17] = [
+pub const MODULES: [(&str, Kind); 18] = [
     ("moment", Pure),
     ("model", Pure),
     ("health", Pure),
@@ -28,6 +28,7 @@ pub const MODULES: [(&str, Kind); 17] = [
     ("authority", Pure),
     ("wire", Pure),
     ("engine", Pure),
+    ("events", Pure),
     ("publish", Seam),
     ("clock", Shell),
     ("os", Shell),
