@@ -2,6 +2,7 @@
 
 #![deny(unsafe_code)] // but for `os`, which says why
 
+pub mod alerts;
 pub mod app;
 pub mod authority;
 pub mod clock;

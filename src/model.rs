@@ -6,6 +6,7 @@
 //!
 //! Knows no files and no YAML: these are not serde types.
 
+mod alerts;
 mod name;
 
 use std::fmt;
@@ -14,6 +15,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use alerts::{Form, Receiver, Route, Secret, Subjects, Url};
 pub use name::{Name, NameError};
 
 /// The whole configuration of what is served and what is probed.
@@ -29,6 +31,8 @@ pub struct Model {
     pub vantages: Vec<Arc<Vantage>>,
     pub doubt: Doubt,
     pub maintenance: Vec<Maintenance>,
+    /// Sorted by name.
+    pub alerts: Vec<Arc<Route>>,
 }
 
 impl Default for Model {
@@ -41,6 +45,7 @@ impl Default for Model {
             vantages: vec![Arc::default()],
             doubt: Doubt::default(),
             maintenance: Vec::new(),
+            alerts: Vec::new(),
         }
     }
 }

@@ -20,7 +20,7 @@ pub enum Kind {
 }
 
 /// From the foundation up.
-pub const MODULES: [(&str, Kind); 18] = [
+pub const MODULES: [(&str, Kind); 19] = [
     ("moment", Pure),
     ("model", Pure),
     ("health", Pure),
@@ -29,6 +29,7 @@ pub const MODULES: [(&str, Kind); 18] = [
     ("wire", Pure),
     ("engine", Pure),
     ("events", Pure),
+    ("alerts", Pure),
     ("publish", Seam),
     ("clock", Shell),
     ("os", Shell),
