@@ -213,7 +213,8 @@ fn wants(route: &Route, event: &Event) -> bool {
         Kind::Pool => route.on.pool && of_pool(),
         Kind::LoadBalancer => {
             let named = route.load_balancers.as_ref();
-            route.on.load_balancer && named.is_none_or(|all| all.iter().any(|n| n.to_string() == event.object))
+            route.on.load_balancer
+                && named.is_none_or(|all| all.iter().any(|n| n.to_string() == event.object))
         }
         Kind::Vantage => route.on.vantage,
         Kind::Test => false,
@@ -293,12 +294,13 @@ impl Ledger {
 
     /// When something is to be told.
     fn next(&self) -> Option<Moment> {
-        let of_incidents = self.incidents.values().filter_map(|incident| match (&incident.over, &incident.stage) {
-            (Some((at, _)), _) => Some(*at + GATHER),
-            (None, Stage::Waiting(due)) => Some(*due + GATHER),
-            (None, Stage::Told(repeats)) => repeats.next,
-            (None, Stage::Among(_)) => None,
-        });
+        let of_incidents =
+            self.incidents.values().filter_map(|incident| match (&incident.over, &incident.stage) {
+                (Some((at, _)), _) => Some(*at + GATHER),
+                (None, Stage::Waiting(due)) => Some(*due + GATHER),
+                (None, Stage::Told(repeats)) => repeats.next,
+                (None, Stage::Among(_)) => None,
+            });
         of_incidents.chain(self.groups.values().filter_map(|group| group.repeats.next)).min()
     }
 

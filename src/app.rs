@@ -10,6 +10,7 @@
 //! One task owns the engine. Probes run on threads of their own, apart from
 //! those that answer.
 
+mod announce;
 pub mod demo;
 mod limits;
 mod reload;
@@ -17,6 +18,7 @@ mod reload;
 use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,11 +29,14 @@ use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
+use announce::Announcer;
+
 use crate::authority::Prepared;
 use crate::clock::Clock;
-use crate::config::{Loaded, Settings};
+use crate::config::{self, Loaded, Settings};
 use crate::engine::{Change, Effect, Engine, Event};
 use crate::health::{Outcome, ProbeResult, Reason, ScheduleCounters, TargetId};
+use crate::history::{self, History};
 use crate::model::{Model, Pool};
 use crate::os;
 use crate::probe::Prober;
@@ -112,6 +117,26 @@ pub type Tell = Box<dyn FnMut(&Change, &Clock) + Send>;
 /// Starts serving `loaded`: claims the addresses, makes the first round of
 /// probes (for `startup_wait` at most), and only then binds.
 pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result<Running, StartError> {
+    let announcer = Announcer::new(history(&loaded.settings, loaded.settings.state_dir.as_deref()));
+    start_with(loaded, listen, tell, announcer).await
+}
+
+/// The history of a server with this state directory. It is no reason not to
+/// start when it can't be written.
+fn history(settings: &Settings, state_dir: Option<&Path>) -> Option<History> {
+    let (kept, state_dir) = (settings.history?, state_dir?);
+    let config::History { max_size, max_files, max_age } = kept;
+    let folder = history::folder(state_dir);
+    let history = History::start(folder.clone(), history::Limits { max_size, max_files, max_age });
+    history.inspect_err(|error| warn!("no history is kept in {}: {error}", folder.display())).ok()
+}
+
+async fn start_with(
+    loaded: &Loaded,
+    listen: &[SocketAddr],
+    tell: Tell,
+    announcer: Announcer,
+) -> Result<Running, StartError> {
     let settings = &loaded.settings;
     let claim = serve::claim(listen)?;
     let mut limits = serve_limits(settings);
@@ -144,6 +169,7 @@ pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result
         probes: probes.handle(),
         running: HashMap::new(),
         tell,
+        announcer,
         ready,
         stopped,
         totals: None,
@@ -253,6 +279,7 @@ struct EngineTask {
     /// The probes on their way.
     running: HashMap<TargetId, AbortHandle>,
     tell: Tell,
+    announcer: Announcer,
     /// Whether the first round was complete, once it is over.
     ready: watch::Sender<Option<bool>>,
     stopped: watch::Receiver<()>,
@@ -269,7 +296,7 @@ impl EngineTask {
         loop {
             self.carry_out();
             let mut wake_at = totals_at;
-            if let Some(at) = self.engine.wake_at() {
+            for at in [self.engine.wake_at(), self.announcer.wake_at()].into_iter().flatten() {
                 wake_at = wake_at.min(self.clock.instant(at).into());
             }
             if !self.tidy_up() {
@@ -293,6 +320,7 @@ impl EngineTask {
                 }
             }
             self.engine.advance(now);
+            self.announcer.advance(&self.engine, now);
             if Instant::now() >= totals_at {
                 totals_at = Instant::now() + TOTALS_EVERY;
                 self.tell_totals();
@@ -323,7 +351,10 @@ impl EngineTask {
                 Effect::Resolve { .. } | Effect::Remember(_) => {}
                 Effect::Publish(snapshot) => self.publisher.publish(snapshot),
                 Effect::Ready { complete } => drop(self.ready.send_replace(Some(complete))),
-                Effect::Tell(change) => (self.tell)(&change, &self.clock),
+                Effect::Tell(change) => {
+                    (self.tell)(&change, &self.clock);
+                    self.announcer.tell(&change, &self.engine, &self.clock);
+                }
             }
         }
     }
@@ -369,8 +400,10 @@ pub async fn serve(loaded: Loaded, listen: Vec<SocketAddr>, watch: Watch) -> Res
     let mut terminate = on(SignalKind::terminate())?;
     let mut interrupt = on(SignalKind::interrupt())?;
 
+    let state_dir = loaded.settings.state_dir.clone().or_else(history::usual_state_dir);
+    let announcer = Announcer::new(history(&loaded.settings, state_dir.as_deref()));
     let mut running = tokio::select! {
-        started = start(&loaded, &listen, Box::new(telemetry::tell)) => started?,
+        started = start_with(&loaded, &listen, Box::new(telemetry::tell), announcer) => started?,
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     };

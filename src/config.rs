@@ -29,6 +29,8 @@ use std::time::Duration;
 
 pub use problem::{Also, Excerpt, Problem, ProblemKind, Report, Severity};
 
+pub use value::duration;
+
 use crate::model::Model;
 use place::{Gather, Source, Span};
 
@@ -71,6 +73,8 @@ pub struct Settings {
     /// Monitors may run programs.
     pub allow_exec: bool,
     pub log: LogFormat,
+    /// How much of the history is kept; none: there is none.
+    pub history: Option<History>,
 }
 
 impl Default for Settings {
@@ -85,7 +89,23 @@ impl Default for Settings {
             reload_guard: true,
             allow_exec: false,
             log: LogFormat::Auto,
+            history: Some(History::default()),
         }
+    }
+}
+
+/// How much of the history is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct History {
+    /// A file that grows beyond it, in octets, is followed by another.
+    pub max_size: u64,
+    pub max_files: usize,
+    pub max_age: Duration,
+}
+
+impl Default for History {
+    fn default() -> History {
+        History { max_size: 16 << 20, max_files: 8, max_age: Duration::from_secs(90 * 24 * 3600) }
     }
 }
 

@@ -59,7 +59,9 @@ impl Notice {
             if let (Some(pool), Kind::Endpoint) = (&event.pool, self.kind) {
                 let (healthy, enabled) = (pool.origins_healthy, pool.origins_enabled);
                 let (name, state) = (&pool.name, &pool.state);
-                lines.push(format!("pool {name} is {state}: {healthy} of {enabled} enabled endpoints healthy"));
+                lines.push(format!(
+                    "pool {name} is {state}: {healthy} of {enabled} enabled endpoints healthy"
+                ));
             }
         }
         let since = &self.opened.timestamp;

@@ -4,6 +4,7 @@
 //! the model counts only when nothing was refused. A reference to something
 //! whose own definition is broken is no second problem.
 
+mod alerts;
 mod balancers;
 mod conflicts;
 mod monitors;
@@ -51,6 +52,8 @@ pub fn lower(files: &[Field<shape::File>], gather: &Gather) -> (Settings, Model)
     let model = Model { pools: lower.pools(&pools, &monitors, &model), ..model };
     let zones = lower.zones(given(), &pools);
     let model = Model { zones, ..model };
+    let alerts = lower.collect("alert", given().map(|file| &file.alerts));
+    let model = Model { alerts: lower.alerts(&alerts, &pools, &model), ..model };
     if let Some(server) = server {
         lower.probe_load(&model, settings.max_probes, &server.max_probes, &monitors);
     } else {
@@ -275,6 +278,7 @@ impl Lower<'_> {
             // What is no boolean is refused for that already.
             allow_exec: self.boolean(&server.allow_exec, !server.allow_exec.is_absent()),
             log,
+            history: self.history(&server.history),
         }
     }
 

@@ -188,6 +188,11 @@ kinds! {
     below_cut: BelowCut { what: String, owner: String, cut: String } => "{what} at {owner} is never answered: {cut} is delegated by its NS records";
     in_child_zone: InChildZone { what: String, owner: String, zone: String } => "{what} at {owner} is never answered: {zone} is a zone of its own";
     no_fallback: NoFallback { name: String } => "the load balancer `{name}` has no `fallback_pool`";
+    // Alerts.
+    not_for_alert: NotForAlert { key: String, kind: String } => "`{key}` means nothing to alerts of type {kind}";
+    not_url: NotUrl {} => "this is not an address of HTTP";
+    not_secret: NotSecret {} => "a secret consists of visible ASCII characters";
+    no_such_load_balancer: NoSuchLoadBalancer { name: String } => "there is no load balancer `{name}`";
     // Lints.
     no_effect: NoEffect { key: String } => "`{key}` has no effect yet";
     long_ttl: LongTtl { ttl: u32 } => "answers are kept for {ttl} s, so clients follow a failure that late";

@@ -20,6 +20,7 @@ pub struct File {
     pub records: Field<Named<OneOrMany<Record>>>,
     pub load_balancers: Field<Named<LoadBalancer>>,
     pub zones: Field<Named<Zone>>,
+    pub alerts: Field<Named<Alert>>,
 }
 
 /// A zone under `zones`.
@@ -44,6 +45,31 @@ pub struct Server {
     pub reload_guard: Field<Scalar>,
     pub allow_exec: Field<Scalar>,
     pub log: Field<Scalar>,
+    pub history: Field<HistoryOrOff>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct History {
+    pub max_size: Field<Scalar>,
+    pub max_files: Field<Scalar>,
+    pub max_age: Field<Scalar>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Alert {
+    pub r#type: Field<Scalar>,
+    pub url: Field<Scalar>,
+    pub secret: Field<Scalar>,
+    pub routing_key: Field<Scalar>,
+    pub ca_file: Field<Scalar>,
+    pub on: Field<OneOrMany<Scalar>>,
+    pub pools: Field<OneOrMany<Scalar>>,
+    pub load_balancers: Field<OneOrMany<Scalar>>,
+    pub new_health: Field<OneOrMany<Scalar>>,
+    pub delay: Field<Scalar>,
+    pub repeat: Field<Scalar>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -188,6 +214,9 @@ pub struct Record {
     pub value: Field<RecordValue>,
     pub values: Field<OneOrMany<RecordValue>>,
 }
+
+/// `off`, or a map of limits.
+pub type HistoryOrOff = SingleOrMap<History>;
 
 /// `random`, or a map with the policy in it.
 pub type SteeringOrName = SingleOrMap<Steering>;

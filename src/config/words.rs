@@ -64,7 +64,6 @@ static FILE: Words = Words {
         ("monitor_groups", later(MONITOR_BY_POOL)),
         ("vantages", later("all probes start at this server")),
         ("places", later(BY_ORDER)),
-        ("alerts", LATER),
         ("maintenance", later("set `enabled: false` on what is worked on")),
         ("zone_file", later("write the records under `records`")),
     ],
@@ -79,6 +78,10 @@ static SERVER: Words = Words {
     fates: &[("site", later("steering does not go by places")), ("resolvers", LATER)],
     ..NONE
 };
+
+static HISTORY: Words = Words { name: "`history`", ..NONE };
+
+static ALERT: Words = Words { name: "an alert", ..NONE };
 
 static SOA: Words = Words { name: "`soa`", ..NONE };
 
@@ -194,6 +197,8 @@ pub fn of(shape: &str) -> &'static Words {
         "File" => &FILE,
         "Zone" => &ZONE,
         "Server" => &SERVER,
+        "History" => &HISTORY,
+        "Alert" => &ALERT,
         "Soa" => &SOA,
         "Record" => &RECORD,
         "Mx" => &MX,

@@ -20,7 +20,7 @@ pub enum Kind {
 }
 
 /// From the foundation up.
-pub const MODULES: [(&str, Kind); 19] = [
+pub const MODULES: [(&str, Kind); 21] = [
     ("moment", Pure),
     ("model", Pure),
     ("health", Pure),
@@ -36,6 +36,8 @@ pub const MODULES: [(&str, Kind); 19] = [
     ("config", Shell),
     ("probe", Shell),
     ("serve", Shell),
+    ("history", Shell),
+    ("notify", Shell),
     ("telemetry", Shell),
     ("app", Top),
     ("lib", Top),

@@ -1,5 +1,7 @@
 //! What TLS of probes is like, and monitors of type tls.
 
+use std::sync::Arc;
+
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -7,7 +9,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use crate::config::lower::{Lower, beside};
 use crate::config::place::Spot;
 use crate::config::problem::ProblemKind;
-use crate::config::reader::brief;
+use crate::config::reader::{Field, Scalar, brief};
 use crate::config::shape;
 use crate::model::{Check, TlsCheck, TlsSession};
 
@@ -26,27 +28,29 @@ impl Lower<'_> {
             }
             text.to_owned()
         });
-        let extra_roots = self.text(&shape.ca_file).and_then(|(text, place)| {
-            let refuse = |why: String| {
-                let path = beside(self.gather, place, text).display().to_string();
-                let help =
-                    "name a PEM file of CA certificates; a relative path begins at this file's directory";
-                self.gather.refuse(Spot::Value(place), ProblemKind::CaFile { path, why }, Some(help.into()));
-                None
-            };
-            match std::fs::read(beside(self.gather, place, text)) {
-                Err(error) => refuse(error.to_string()),
-                Ok(pem) => match usable_roots(&pem) {
-                    Err(why) => refuse(why),
-                    Ok(()) => Some(pem.into()),
-                },
-            }
-        });
         TlsCheck {
             allow_insecure: self.boolean(&shape.allow_insecure, false),
             server_name,
-            extra_roots,
+            extra_roots: self.extra_roots(&shape.ca_file),
             ..TlsCheck::default()
+        }
+    }
+
+    /// The roots in a file, beside the built-in ones.
+    pub(in crate::config::lower) fn extra_roots(&self, field: &Field<Scalar>) -> Option<Arc<[u8]>> {
+        let (text, place) = self.text(field)?;
+        let refuse = |why: String| {
+            let path = beside(self.gather, place, text).display().to_string();
+            let help = "name a PEM file of CA certificates; a relative path begins at this file's directory";
+            self.gather.refuse(Spot::Value(place), ProblemKind::CaFile { path, why }, Some(help.into()));
+            None
+        };
+        match std::fs::read(beside(self.gather, place, text)) {
+            Err(error) => refuse(error.to_string()),
+            Ok(pem) => match usable_roots(&pem) {
+                Err(why) => refuse(why),
+                Ok(()) => Some(pem.into()),
+            },
         }
     }
 }
