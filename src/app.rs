@@ -127,6 +127,7 @@ fn history(settings: &Settings, state_dir: Option<&Path>) -> Option<History> {
     let (kept, state_dir) = (settings.history?, state_dir?);
     let config::History { max_size, max_files, max_age } = kept;
     let folder = history::folder(state_dir);
+    info!("history is kept in {}", folder.display());
     let history = History::start(folder.clone(), history::Limits { max_size, max_files, max_age });
     history.inspect_err(|error| warn!("no history is kept in {}: {error}", folder.display())).ok()
 }

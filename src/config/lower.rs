@@ -52,7 +52,7 @@ pub fn lower(files: &[Field<shape::File>], gather: &Gather) -> (Settings, Model)
     let model = Model { pools: lower.pools(&pools, &monitors, &model), ..model };
     let zones = lower.zones(given(), &pools);
     let model = Model { zones, ..model };
-    let alerts = lower.collect("alert", given().map(|file| &file.alerts));
+    let alerts = lower.collect("route of alerts", given().map(|file| &file.alerts));
     let model = Model { alerts: lower.alerts(&alerts, &pools, &model), ..model };
     if let Some(server) = server {
         lower.probe_load(&model, settings.max_probes, &server.max_probes, &monitors);
@@ -249,12 +249,10 @@ impl Lower<'_> {
             }
             Some(self.gather.directory(place).join(text))
         });
-        for field in [&server.state_dir, &server.state_max_age] {
-            if let Some(place) = field.place() {
-                let key = self.gather.key_of(place);
-                let help = "what probes have found is not kept over a restart by this version";
-                self.gather.warn(Spot::Key(place), ProblemKind::NoEffect { key }, Some(help.into()), None);
-            }
+        if let Some(place) = server.state_max_age.place() {
+            let key = self.gather.key_of(place);
+            let help = "what probes have found is not kept over a restart by this version";
+            self.gather.warn(Spot::Key(place), ProblemKind::NoEffect { key }, Some(help.into()), None);
         }
         let hours = |hours: u64| Duration::from_secs(hours * 3600);
         Settings {

@@ -1,5 +1,8 @@
+mod alerts;
 mod config;
 mod docs;
+mod events;
+mod history;
 mod holding;
 mod layers;
 mod probe;

@@ -115,7 +115,8 @@ impl Ended {
 /// The binary with these arguments, not yet started.
 pub fn command<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hale"));
-    command.args(arguments).env_remove("HALE_LOG");
+    command.args(arguments).env_remove("HALE_LOG").env_remove("STATE_DIRECTORY");
+    command.env("XDG_STATE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
     command
 }
 
