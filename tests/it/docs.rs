@@ -75,6 +75,8 @@ fn the_reference_has_every_key() {
         ("File", "## Top level"),
         ("Zone", "## zones"),
         ("Server", "## server"),
+        ("History", "### History"),
+        ("Alert", "## alerts"),
         ("Monitor", "## monitors"),
         ("Pool", "## pools"),
         ("FamilyThreshold", "### Family threshold"),

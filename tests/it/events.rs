@@ -32,7 +32,7 @@ impl Bench {
             .collect();
         let text = format!(
             "monitors: {{ web: {{ type: tcp, port: 80, interval: 10s, consecutive_down: 1, consecutive_up: 1 }},\n\
-             tcp: {{ type: tcp, port: 81, interval: 10s, consecutive_down: 1, consecutive_up: 1 }} }}\n\
+             \x20 tcp: {{ type: tcp, port: 81, interval: 10s, consecutive_down: 1, consecutive_up: 1 }} }}\n\
              pools:\n  eu: {{ monitors: {monitors}, endpoints: [ {} ] }}\n  \
              sorry: {{ endpoints: [ {{ name: s, address: 192.0.2.9 }} ] }}\n\
              zone: example.com\n\
