@@ -158,6 +158,26 @@ impl Alerts {
         }
     }
 
+    /// Takes up what a former run has left open, each with the event that it
+    /// began with: what was told then is not told again, but its end is.
+    pub fn recall(&mut self, open: &[Arc<Event>], model: &Model, now: Moment) {
+        for ledger in &mut self.routes {
+            for event in open {
+                let object = (event.kind, event.object.clone());
+                if wants(&ledger.route, event) && is_there(model, &object) {
+                    ledger.recall(object, event, now);
+                }
+            }
+            ledger.wake_at = ledger.next();
+        }
+    }
+
+    /// Whether any route has an incident of this object.
+    pub fn is_open(&self, kind: Kind, object: &str) -> bool {
+        let object = (kind, object.to_owned());
+        self.routes.iter().any(|ledger| ledger.incidents.contains_key(&object))
+    }
+
     /// The routes in force.
     pub fn routes(&self) -> impl Iterator<Item = &Arc<Route>> {
         self.routes.iter().map(|ledger| &ledger.route)
@@ -248,6 +268,16 @@ impl Ledger {
             told: BTreeMap::new(),
             wake_at: None,
         }
+    }
+
+    fn recall(&mut self, object: Object, event: &Arc<Event>, now: Moment) {
+        let since = Moment::from_start(event.unix());
+        let due = since + self.route.delay;
+        let stage = match due + GATHER <= now {
+            true => Stage::Told(Repeats { next: self.route.repeat.map(|time| now + time), number: 0 }),
+            false => Stage::Waiting(due),
+        };
+        self.incidents.insert(object, Incident { opened: Arc::clone(event), since, stage, over: None });
     }
 
     fn take(&mut self, event: &Arc<Event>, now: Moment) {

@@ -35,6 +35,7 @@ use crate::authority::Prepared;
 use crate::clock::Clock;
 use crate::config::{self, Loaded, Settings};
 use crate::engine::{Change, Effect, Engine, Event};
+use crate::events;
 use crate::health::{Outcome, ProbeResult, Reason, ScheduleCounters, TargetId};
 use crate::history::{self, History};
 use crate::model::{Model, Pool};
@@ -123,13 +124,21 @@ pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result
 
 /// The history of a server with this state directory. It is no reason not to
 /// start when it can't be written.
-fn history(settings: &Settings, state_dir: Option<&Path>) -> Option<History> {
+fn history(settings: &Settings, state_dir: Option<&Path>) -> Option<(History, Vec<events::Event>)> {
     let (kept, state_dir) = (settings.history?, state_dir?);
     let config::History { max_size, max_files, max_age } = kept;
     let folder = history::folder(state_dir);
-    info!("history is kept in {}", folder.display());
     let history = History::start(folder.clone(), history::Limits { max_size, max_files, max_age });
-    history.inspect_err(|error| warn!("no history is kept in {}: {error}", folder.display())).ok()
+    let history = match history {
+        Ok(history) => history,
+        Err(error) => {
+            warn!("no history is kept in {}: {error}", folder.display());
+            return None;
+        }
+    };
+    info!("history is kept in {}", folder.display());
+    let left_open = history::left_open(&folder).unwrap_or_default(); // then everything is told anew
+    Some((history, left_open))
 }
 
 async fn start_with(

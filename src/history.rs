@@ -7,7 +7,7 @@
 //! cut short is left out when the files are read.
 
 use std::cmp::Reverse;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::env;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tracing::warn;
 
-use crate::events::{Event, Kind, ProbeRecord};
+use crate::events::{Event, Kind, NewHealth, ProbeRecord};
 
 /// The file that is written.
 const CURRENT: &str = "events.jsonl";
@@ -304,26 +304,53 @@ fn is_about(event: &Event, object: &str) -> bool {
 /// Reads the events of a folder, oldest first.
 pub fn read(folder: &Path, wanted: &Wanted, mut each: impl FnMut(Event) -> io::Result<()>) -> io::Result<()> {
     let mut newest = VecDeque::new();
+    read_files(open_all(folder)?, |event| {
+        if !wanted.takes(&event) {
+            return Ok(());
+        }
+        let Some(most) = wanted.most else { return each(event) };
+        newest.push_back(event);
+        if newest.len() > most {
+            newest.pop_front();
+        }
+        Ok(())
+    })?;
+    newest.into_iter().try_for_each(each)
+}
+
+/// What was unhealthy when the last event was written: for each such object
+/// the event with which that began, as far as the newest two files have it.
+pub fn left_open(folder: &Path) -> io::Result<Vec<Event>> {
+    let mut open: BTreeMap<(Kind, String), Event> = BTreeMap::new();
+    let mut files = open_all(folder)?;
+    let newest = files.split_off(files.len().saturating_sub(2));
+    read_files(newest, |event| {
+        let object = (event.kind, event.object.clone());
+        match event.new_health {
+            NewHealth::Unhealthy => drop(open.entry(object).or_insert(event)),
+            NewHealth::Healthy | NewHealth::Out => drop(open.remove(&object)),
+            NewHealth::Unknown => {}
+        }
+        Ok(())
+    })?;
+    Ok(open.into_values().collect())
+}
+
+fn read_files(files: Vec<File>, mut each: impl FnMut(Event) -> io::Result<()>) -> io::Result<()> {
     let mut line = Vec::new();
-    for file in open_all(folder)? {
+    for file in files {
         let mut file = BufReader::new(file);
         loop {
             line.clear();
             if file.read_until(b'\n', &mut line)? == 0 {
                 break;
             }
-            let Some(event) = Event::read(&line).filter(|event| wanted.takes(event)) else { continue };
-            let Some(most) = wanted.most else {
+            if let Some(event) = Event::read(&line) {
                 each(event)?;
-                continue;
-            };
-            newest.push_back(event);
-            if newest.len() > most {
-                newest.pop_front();
             }
         }
     }
-    newest.into_iter().try_for_each(each)
+    Ok(())
 }
 
 /// All files, oldest first, opened before the first is read.

@@ -10,7 +10,7 @@ use tracing::warn;
 use crate::alerts::Alerts;
 use crate::clock::Clock;
 use crate::engine::{Change, Engine};
-use crate::events::Recorder;
+use crate::events::{Event, NewHealth, Recorder};
 use crate::history::History;
 use crate::model::Model;
 use crate::moment::Moment;
@@ -25,14 +25,19 @@ pub struct Announcer {
     notifier: Notifier,
     /// Whose routes are in force.
     model: Option<Arc<Model>>,
+    /// What a former run has left open, until it is seen how that stands.
+    left_open: Vec<Arc<Event>>,
     /// How many notices were dropped, as far as it was told.
     dropped: u64,
 }
 
 impl Announcer {
-    /// One that writes this history, if any.
-    pub fn new(history: Option<History>) -> Announcer {
-        Announcer { history, ..Announcer::default() }
+    /// One that writes this history, if any, and goes on with what a former
+    /// run has left open in it.
+    pub fn new(history: Option<(History, Vec<Event>)>) -> Announcer {
+        let Some((history, left_open)) = history else { return Announcer::default() };
+        let left_open = left_open.into_iter().map(Arc::new).collect();
+        Announcer { history: Some(history), left_open, ..Announcer::default() }
     }
 
     /// Takes in a change that the engine has just told of.
@@ -50,6 +55,9 @@ impl Announcer {
     pub fn advance(&mut self, engine: &Engine, now: Moment) {
         self.recorder.moved_on();
         self.adopt(engine, now);
+        if !self.left_open.is_empty() && engine.is_settled() {
+            self.see_how_it_stands(engine, now);
+        }
         self.alerts.advance(now);
         while let Some(notice) = self.alerts.next_notice() {
             self.notifier.send(notice);
@@ -69,11 +77,27 @@ impl Announcer {
         self.alerts.wake_at()
     }
 
+    /// Ends what was left open and is well: it may have become so while nobody
+    /// looked, and then no change tells of it.
+    fn see_how_it_stands(&mut self, engine: &Engine, now: Moment) {
+        self.left_open.clear();
+        for change in engine.status(now).as_changes() {
+            let event = Arc::new(self.recorder.record(&change, engine, now, 0));
+            if event.new_health != NewHealth::Unhealthy && self.alerts.is_open(event.kind, &event.object) {
+                self.alerts.take(&event, now);
+            }
+        }
+        self.recorder.moved_on();
+    }
+
     fn adopt(&mut self, engine: &Engine, now: Moment) {
         let model = engine.model();
         if self.model.as_ref().is_none_or(|known| !Arc::ptr_eq(known, model)) {
-            self.model = Some(Arc::clone(model));
+            let first = self.model.replace(Arc::clone(model)).is_none();
             self.alerts.adopt(model, now);
+            if first {
+                self.alerts.recall(&self.left_open, model, now);
+            }
             self.notifier.adopt(self.alerts.routes());
         }
     }

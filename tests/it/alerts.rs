@@ -222,6 +222,19 @@ fn a_reload_keeps_what_is_open_and_ends_what_is_gone() {
 }
 
 #[test]
+fn what_a_former_run_has_left_open_ends_and_is_not_told_again() {
+    let mut bench = Bench::new("{ ops: { type: slack, url: 'http://x/', on: endpoint, delay: 60s } }");
+    let open = [("eu/e1", 0), ("eu/e2", 4990), ("eu/gone", 0)];
+    let open = open.map(|(object, seconds)| event("endpoint", object, "unhealthy", seconds));
+    bench.alerts.recall(&open, &model("{}"), at(5000));
+    bench.event(5001, "endpoint", "eu/e1", "unhealthy");
+    bench.event(5010, "endpoint", "eu/e1", "healthy");
+    bench.go(10_000);
+    let expected = [(5012, "end", "eu/e1"), (5052, "start", "eu/e2")];
+    assert_eq!(bench.story(), expected, "of the second nobody had been told yet");
+}
+
+#[test]
 fn bodies_have_the_receivers_shape() {
     let form = |keys: &str| {
         let mut bench = Bench::new(&format!("{{ ops: {{ on: [pool, endpoint], {keys} }} }}"));
@@ -390,7 +403,7 @@ fn a_server_posts_what_falls_and_what_recovers() {
     hale.line("pool eu is critical");
     until("the fall is told", || server.connections() >= 2);
     let starts = told(2);
-    let _back = Endpoint::at(address, Manner::Answers);
+    let back = Endpoint::at(address, Manner::Answers);
     until("the recovery is told", || server.connections() >= 4);
     let all = told(4);
     let ids = |bodies: &[Value]| {
@@ -400,7 +413,19 @@ fn a_server_posts_what_falls_and_what_recovers() {
     };
     assert_eq!(ids(&starts), ids(&all[2..]), "the recovery of the same objects");
     assert!(all[2..].iter().all(|body| body["data"]["new_health"] == "Healthy"), "{all:?}");
+    // it falls, the server is stopped, it recovers, the server is started again
+    let mark = hale.mark();
+    drop(back);
+    hale.line_after(mark, "pool eu is critical");
+    until("the second fall is told", || server.connections() >= 6);
+    told(6);
     let (ended, _) = hale.stop(Signal::TERM);
+    let _back = Endpoint::at(address, Manner::Answers);
+    let hale = Hale::serve(folder.join("a.yaml"));
+    until("the second recovery is told", || server.connections() >= 8);
+    let all = told(8);
+    assert_eq!(ids(&all[4..6]), ids(&all[6..]), "{all:?}");
+    drop(hale);
     assert!(!ended.log.contains("s3cret"), "{}", ended.log);
 
     let state = folder.join("state");
@@ -412,11 +437,11 @@ fn a_server_posts_what_falls_and_what_recovers() {
     };
     let rows = history(&["eu/a", "--kind", "endpoint"]);
     let expected = ["unknown → healthy", "healthy → unhealthy", "unhealthy → healthy"];
-    assert_eq!(rows.lines().count(), 4, "a heading and {expected:?}: {rows}");
+    assert_eq!(rows.lines().count(), 6, "a heading, these, a fall and a new beginning: {rows}");
     for (row, moved) in rows.lines().skip(1).zip(expected) {
         assert!(row.contains(moved) && row.contains("eu/a"), "{row}");
     }
-    let fall = history(&["eu/a", "--evidence", "--since", "1h", "-n", "2"]);
+    let fall = history(&["eu/a", "--evidence", "--since", "1h", "-n", "3"]);
     assert!(fall.contains("last bad ") && fall.contains("connect_refused"), "{fall}");
     assert_eq!(history(&["--until", "2020-01-01"]), "");
     let lines = history(&["--json"]);

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use haledns::events::{Event, Kind};
+use haledns::events::{Event, Kind, NewHealth};
 use haledns::history::{self, History, Limits, Wanted};
 use haledns::moment::utc_millis;
 use serde_json::json;
@@ -119,6 +119,29 @@ fn what_is_wanted_is_picked_out() {
     ] {
         assert_eq!(read(&folder, &wanted), numbers, "{wanted:?}");
     }
+}
+
+#[test]
+fn what_was_left_unhealthy_is_found_with_its_beginning() {
+    let folder = Folder::new();
+    let well = |number, kind: &str, object: &str| {
+        let bad = Event::clone(&event(number, kind, object));
+        Arc::new(Event { new_health: NewHealth::Healthy, ..bad })
+    };
+    let history = History::start(folder.path().into(), limits(1 << 20, 8)).unwrap();
+    for event in [
+        event(1, "endpoint", "eu/a"),
+        event(2, "endpoint", "eu/b"),
+        event(3, "endpoint", "eu/a"),
+        well(4, "endpoint", "eu/b"),
+        well(5, "pool", "eu/a"),
+    ] {
+        history.take(&event);
+    }
+    drop(history);
+    let open = history::left_open(folder.path()).unwrap();
+    let open: Vec<_> = open.iter().map(|event| (event.object.as_str(), &event.id[..12])).collect();
+    assert_eq!(open, [("eu/a", "000000000001")]);
 }
 
 #[test]
