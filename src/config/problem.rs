@@ -245,6 +245,16 @@ impl fmt::Display for Report {
 impl std::error::Error for Report {}
 
 impl Problem {
+    /// A line unless it holds a secret: reports end up in logs. The address of
+    /// a receiver of alerts is one, too.
+    fn showable<'e>(&self, excerpt: Option<&'e Excerpt>) -> Option<&'e Excerpt> {
+        let of_alerts = self.place.starts_with("alerts");
+        excerpt.filter(|excerpt| {
+            let has = |key: &str| excerpt.text.contains(key);
+            !(has("secret:") || has("routing_key:") || of_alerts && has("url:"))
+        })
+    }
+
     fn write(&self, colour: bool, out: &mut String) -> fmt::Result {
         let (bold, tint, off) = match (colour, self.severity) {
             (false, _) => ("", "", ""),
@@ -257,11 +267,11 @@ impl Problem {
             write!(out, "[{}]", self.kind.id())?;
         }
         writeln!(out, "{off}: {bold}{}{off}", harmless(&self.kind.to_string()))?;
-        write_excerpt(self.excerpt.as_ref(), self.line, self.severity, colour, out)?;
+        write_excerpt(self.showable(self.excerpt.as_ref()), self.line, self.severity, colour, out)?;
         if let Some(also) = &self.also {
             write_place(&also.file, also.line, also.column, out)?;
             writeln!(out, ": note: {}", also.label)?;
-            write_excerpt(also.excerpt.as_ref(), also.line, Severity::Warning, colour, out)?;
+            write_excerpt(self.showable(also.excerpt.as_ref()), also.line, Severity::Warning, colour, out)?;
         }
         if let Some(help) = &self.help {
             writeln!(out, "{bold}help{off}: {}", harmless(help))?;
