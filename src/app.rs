@@ -118,14 +118,14 @@ pub type Tell = Box<dyn FnMut(&Change, &Clock) + Send>;
 /// Starts serving `loaded`: claims the addresses, makes the first round of
 /// probes (for `startup_wait` at most), and only then binds.
 pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result<Running, StartError> {
-    let announcer = Announcer::new(history(&loaded.settings, loaded.settings.state_dir.as_deref()));
+    let announcer = Announcer::new(history(loaded, loaded.settings.state_dir.as_deref()));
     start_with(loaded, listen, tell, announcer).await
 }
 
 /// The history of a server with this state directory. It is no reason not to
 /// start when it can't be written.
-fn history(settings: &Settings, state_dir: Option<&Path>) -> Option<(History, Vec<events::Event>)> {
-    let (kept, state_dir) = (settings.history?, state_dir?);
+fn history(loaded: &Loaded, state_dir: Option<&Path>) -> Option<(History, Vec<events::Event>)> {
+    let (kept, state_dir) = (loaded.settings.history?, state_dir?);
     let config::History { max_size, max_files, max_age } = kept;
     let folder = history::folder(state_dir);
     let history = History::start(folder.clone(), history::Limits { max_size, max_files, max_age });
@@ -137,7 +137,10 @@ fn history(settings: &Settings, state_dir: Option<&Path>) -> Option<(History, Ve
         }
     };
     info!("history is kept in {}", folder.display());
-    let left_open = history::left_open(&folder).unwrap_or_default(); // then everything is told anew
+    let left_open = match loaded.model.alerts.is_empty() {
+        true => Vec::new(),
+        false => history::left_open(&folder).unwrap_or_default(), // then everything is told anew
+    };
     Some((history, left_open))
 }
 
@@ -411,7 +414,7 @@ pub async fn serve(loaded: Loaded, listen: Vec<SocketAddr>, watch: Watch) -> Res
     let mut interrupt = on(SignalKind::interrupt())?;
 
     let state_dir = loaded.settings.state_dir.clone().or_else(history::usual_state_dir);
-    let announcer = Announcer::new(history(&loaded.settings, state_dir.as_deref()));
+    let announcer = Announcer::new(history(&loaded, state_dir.as_deref()));
     let mut running = tokio::select! {
         started = start_with(&loaded, &listen, Box::new(telemetry::tell), announcer) => started?,
         _ = terminate.recv() => return Ok(()),

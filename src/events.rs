@@ -29,6 +29,9 @@ pub use words::{balancer_reason, headline, pool_reason};
 /// Of a larger pool an event lists only the endpoint that moved.
 pub const MOST_ORIGINS: usize = 200;
 
+/// Where an endpoint stands before its first verdict.
+const UNKNOWN: &str = Fitness::Down(DownCause::Unknown).as_str();
+
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
@@ -445,7 +448,9 @@ impl Recorder {
         });
         let one = |place| origin(&engine.endpoint_view(id, place, now), pool, engine.model());
         let moved = event.kind == Kind::Endpoint && event.changed;
-        if pool.endpoints.len() > MOST_ORIGINS {
+        // a start tells of every endpoint: with all others beside each, that would fill the history
+        let first = event.kind == Kind::Endpoint && event.from == UNKNOWN;
+        if pool.endpoints.len() > MOST_ORIGINS || first {
             let only = place.map(|place| Arc::new(Origin { changed: moved, ..one(place) }));
             event.origins = only.into_iter().collect();
             return;
