@@ -10,6 +10,7 @@
 //! One task owns the engine. Probes run on threads of their own, apart from
 //! those that answer.
 
+mod announce;
 pub mod demo;
 mod limits;
 mod operator;
@@ -19,7 +20,7 @@ pub mod timing;
 use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,12 +31,16 @@ use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
+use announce::Announcer;
+
 use crate::authority::Prepared;
 use crate::clock::Clock;
-use crate::config::{Loaded, Settings};
+use crate::config::{self, Loaded, Settings};
 use crate::control::Listener;
 use crate::engine::{Change, Effect, Engine, Event, Lookup};
+use crate::events;
 use crate::health::{Memory, Outcome, ProbeResult, Reason, Record, ScheduleCounters, TargetId};
+use crate::history::{self, History};
 use crate::model::{Model, Pool};
 use crate::moment::Moment;
 use crate::os;
@@ -192,6 +197,28 @@ pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result
     start_with(loaded, listen, tell, StateAt::Nowhere).await
 }
 
+/// The history of a server with this state directory. It is no reason not to
+/// start when it can't be written.
+fn history(loaded: &Loaded, state_dir: Option<&Path>) -> Option<(History, Vec<events::Event>)> {
+    let (kept, state_dir) = (loaded.settings.history?, state_dir?);
+    let config::History { max_size, max_files, max_age } = kept;
+    let folder = history::folder(state_dir);
+    let history = History::start(folder.clone(), history::Limits { max_size, max_files, max_age });
+    let history = match history {
+        Ok(history) => history,
+        Err(error) => {
+            warn!("no history is kept in {}: {error}", folder.display());
+            return None;
+        }
+    };
+    info!("history is kept in {}", folder.display());
+    let left_open = match loaded.model.alerts.is_empty() {
+        true => Vec::new(),
+        false => history::left_open(&folder).unwrap_or_default(), // then everything is told anew
+    };
+    Some((history, left_open))
+}
+
 /// Starts serving `loaded`: claims the addresses, takes up what a former run
 /// left, makes the first round of probes for the rest (for `startup_wait` at
 /// most), and only then binds.
@@ -204,6 +231,7 @@ pub async fn start_with(
     let settings = &loaded.settings;
     let claim = serve::claim(listen)?;
     let directory = state.open().map_err(StartError::State)?.map(Arc::new);
+    let announcer = Announcer::new(history(loaded, directory.as_ref().map(|directory| directory.path())));
     let mut limits = serve_limits(settings);
     let max_probes = raise_open_files(settings.max_probes, listen.len(), &mut limits);
     let clock = Clock::start();
@@ -259,6 +287,7 @@ pub async fn start_with(
         resolver: resolver(&settings.resolvers),
         step: 0,
         tell,
+        announcer,
         ready,
         stopped,
         totals: None,
@@ -404,6 +433,7 @@ struct EngineTask {
     /// How far the wall clock had been set when it was last looked at.
     step: i64,
     tell: Tell,
+    announcer: Announcer,
     /// Whether the first round was complete, once it is over.
     ready: watch::Sender<Option<bool>>,
     stopped: watch::Receiver<()>,
@@ -427,7 +457,8 @@ impl EngineTask {
             self.carry_out();
             self.remember();
             let mut wake_at = totals_at.min(clock_at);
-            for at in self.engine.wake_at().into_iter().chain(self.alive_at) {
+            let wakes = [self.engine.wake_at(), self.announcer.wake_at(), self.alive_at];
+            for at in wakes.into_iter().flatten() {
                 wake_at = wake_at.min(self.clock.instant(at).into());
             }
             if !self.tidy_up() {
@@ -456,6 +487,7 @@ impl EngineTask {
                 }
             }
             self.engine.advance(now);
+            self.announcer.advance(&self.engine, now);
             if Instant::now() >= clock_at {
                 clock_at = Instant::now() + CLOCK_EVERY;
                 self.watch_clock(now);
@@ -517,7 +549,10 @@ impl EngineTask {
                     self.alive_at = self.journal.as_ref().map(|_| self.clock.now());
                     self.ready.send_replace(Some(complete));
                 }
-                Effect::Tell(change) => (self.tell)(&change, &self.clock),
+                Effect::Tell(change) => {
+                    (self.tell)(&change, &self.clock);
+                    self.announcer.tell(&change, &self.engine, &self.clock);
+                }
             }
         }
     }

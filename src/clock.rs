@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::moment::Moment;
+use crate::moment::{Moment, utc};
 
 /// The process's time line.
 #[derive(Clone, Copy, Debug)]
@@ -49,39 +49,4 @@ impl Clock {
 /// The wall clock's Unix time; zero before 1970.
 fn unix() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO)
-}
-
-/// Unix time, in seconds, in RFC 3339 form.
-pub fn utc(unix: u64) -> String {
-    let (days, second) = (unix / 86400, unix % 86400);
-    // the calendar in years that begin in March, so that a leap day comes last
-    let era_day = days + 719_468;
-    let (era, day) = (era_day / 146_097, era_day % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = era * 400 + year + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn unix_time_is_shown_as_a_date() {
-        for (unix, shown) in [
-            (0, "1970-01-01T00:00:00Z"),
-            (951_782_399, "2000-02-28T23:59:59Z"),
-            (951_782_400, "2000-02-29T00:00:00Z"),
-            (1_709_251_200, "2024-03-01T00:00:00Z"),
-            (4_107_542_399, "2100-02-28T23:59:59Z"),
-            (4_107_542_400, "2100-03-01T00:00:00Z"),
-        ] {
-            assert_eq!(utc(unix), shown);
-        }
-    }
 }

@@ -80,6 +80,8 @@ pub struct Settings {
     pub resolvers: Vec<SocketAddr>,
     /// Lints that are not told.
     pub allow_lints: BTreeSet<String>,
+    /// How much of the history is kept; none: there is none.
+    pub history: Option<History>,
 }
 
 impl Default for Settings {
@@ -96,7 +98,23 @@ impl Default for Settings {
             log: LogFormat::Auto,
             resolvers: Vec::new(),
             allow_lints: BTreeSet::new(),
+            history: Some(History::default()),
         }
+    }
+}
+
+/// How much of the history is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct History {
+    /// A file that grows beyond it, in octets, is followed by another.
+    pub max_size: u64,
+    pub max_files: usize,
+    pub max_age: Duration,
+}
+
+impl Default for History {
+    fn default() -> History {
+        History { max_size: 16 << 20, max_files: 8, max_age: Duration::from_secs(90 * 24 * 3600) }
     }
 }
 

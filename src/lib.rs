@@ -2,6 +2,7 @@
 
 #![deny(unsafe_code)] // but for `os`, which says why
 
+pub mod alerts;
 pub mod app;
 pub mod authority;
 pub mod cli;
@@ -9,9 +10,12 @@ pub mod clock;
 pub mod config;
 pub mod control;
 pub mod engine;
+pub mod events;
 pub mod health;
+pub mod history;
 pub mod model;
 pub mod moment;
+pub mod notify;
 pub mod os;
 pub mod probe;
 pub mod publish;

@@ -1,7 +1,7 @@
 //! The command line.
 
 use std::fmt::Display;
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::io::{BufWriter, ErrorKind, IsTerminal, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,10 +10,13 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use haledns::app::{self, StateAt, demo};
 use haledns::cli::{self, CommandError, Server, Style};
+use haledns::clock::Clock;
 use haledns::config::{self, Loaded, LogFormat, Report, Severity};
 use haledns::control::{Request, What};
+use haledns::events::Kind;
+use haledns::history::{self, Wanted};
 use haledns::model::Name;
-use haledns::{telemetry, timing};
+use haledns::{moment, state, telemetry, timing};
 use tokio::runtime::Runtime;
 
 /// An authoritative DNS server that answers only with what is healthy.
@@ -72,6 +75,39 @@ enum Command {
         /// Print the figures as JSON, in seconds.
         #[arg(long)]
         json: bool,
+    },
+    /// Tell what happened: every change of an endpoint, a pool, a load balancer
+    /// or a vantage, oldest first. Needs no running server.
+    History {
+        /// A pool with its endpoints, POOL/ENDPOINT, a load balancer or a vantage.
+        #[arg(value_name = "OBJECT")]
+        object: Option<String>,
+        /// Where the server keeps its state; else as `hale serve` finds it when
+        /// `server.state_dir` isn't set.
+        #[arg(long, value_name = "PATH")]
+        state_dir: Option<PathBuf>,
+        /// From then on: a duration back from now (`2h`, `3d`) or a time in UTC
+        /// (`2026-11-30`, `2026-11-30T04:50`).
+        #[arg(long, value_name = "TIME", value_parser = time)]
+        since: Option<Duration>,
+        /// Up to then.
+        #[arg(long, value_name = "TIME", value_parser = time)]
+        until: Option<Duration>,
+        /// Only events of this kind.
+        #[arg(long, value_name = "KIND", value_parser = kind)]
+        kind: Option<Kind>,
+        /// Leave out what was so from the beginning.
+        #[arg(long)]
+        changed_only: bool,
+        /// Print the events as they are kept: one JSON object a line.
+        #[arg(long)]
+        json: bool,
+        /// Tell what the newest probes saw, too.
+        #[arg(long, conflicts_with = "json")]
+        evidence: bool,
+        /// Only the newest so many.
+        #[arg(short = 'n', value_name = "NUMBER")]
+        most: Option<usize>,
     },
     /// Show it all on loopback: real endpoints to kill and revive, a real
     /// server to ask with dig. Needs no network, no root and no files.
@@ -271,6 +307,10 @@ fn main() -> ExitCode {
         Command::Serve { paths, listen, log, state_dir } => serve(paths, listen, log, state_dir),
         Command::Check { paths, json, strict } => check(&paths, json, strict),
         Command::Timing { name, config, json } => timing(name, config, json),
+        Command::History { object, state_dir, since, until, kind, changed_only, json, evidence, most } => {
+            let wanted = Wanted { object, since, until, kind, changed_only, most };
+            show_history(state_dir, &wanted, json, evidence)
+        }
         Command::Demo { listen, endpoints_only, tour } => {
             let mode = match (endpoints_only, tour) {
                 (true, _) => demo::Mode::EndpointsOnly,
@@ -457,6 +497,50 @@ fn timing(name: Option<String>, mut paths: Vec<PathBuf>, json: bool) -> ExitCode
     print(&match json {
         true => format!("{:#}\n", app::timing::json(&timings)),
         false => app::timing::text(&timings),
+    })
+}
+
+fn show_history(state_dir: Option<PathBuf>, wanted: &Wanted, json: bool, evidence: bool) -> ExitCode {
+    let Some(state_dir) = state_dir.or_else(state::default_path) else {
+        return fail("no state directory is known: name it with --state-dir");
+    };
+    let folder = history::folder(&state_dir);
+    if !folder.is_dir() {
+        return fail(format_args!(
+            "{}: there is no history; name the server's state directory with --state-dir",
+            folder.display()
+        ));
+    }
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let mut begun = json;
+    let outcome = history::read(&folder, wanted, |event| {
+        if !std::mem::replace(&mut begun, true) {
+            out.write_all(history::heading().as_bytes())?;
+        }
+        let row = if json { event.line() + "\n" } else { history::row(&event, evidence) };
+        out.write_all(row.as_bytes())
+    });
+    match outcome.and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => fail(error),
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+/// A time in UTC, or a duration back from now, as Unix time.
+fn time(text: &str) -> Result<Duration, String> {
+    if let Some(time) = moment::parse_utc(text) {
+        return Ok(time);
+    }
+    let back = config::duration(text)
+        .ok_or("it takes a duration such as `2h`, or a time such as `2026-11-30T04:50`")?;
+    Ok(Clock::start().now().before(back).elapsed())
+}
+
+fn kind(text: &str) -> Result<Kind, String> {
+    let known = || Kind::ALL.into_iter();
+    known().find(|kind| kind.as_str() == text).ok_or_else(|| {
+        let words: Vec<_> = known().map(Kind::as_str).collect();
+        format!("it takes one of: {}", words.join(", "))
     })
 }
 

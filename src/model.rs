@@ -6,6 +6,7 @@
 //!
 //! Knows no files and no YAML: these are not serde types.
 
+mod alerts;
 mod name;
 
 use std::fmt;
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use regex::bytes::{Regex, RegexBuilder};
 
+pub use alerts::{Form, Receiver, Route, Secret, Subjects, Url};
 pub use name::{Name, NameError};
 
 /// The whole configuration of what is served and what is probed.
@@ -31,6 +33,8 @@ pub struct Model {
     pub vantages: Vec<Arc<Vantage>>,
     pub doubt: Doubt,
     pub maintenance: Vec<Maintenance>,
+    /// Sorted by name.
+    pub alerts: Vec<Arc<Route>>,
 }
 
 impl Default for Model {
@@ -43,6 +47,7 @@ impl Default for Model {
             vantages: vec![Arc::default()],
             doubt: Doubt::default(),
             maintenance: Vec::new(),
+            alerts: Vec::new(),
         }
     }
 }

@@ -17,8 +17,11 @@ use tracing_subscriber::EnvFilter;
 use crate::authority::BalancerState;
 use crate::clock::Clock;
 use crate::engine::{Cause, Change};
-use crate::health::{Outcome, PoolState, ProbeTask, Reason, ScheduleCounters, Standing, Verdict};
+use crate::events::{balancer_reason, pool_reason};
+use crate::health::{Outcome, PoolState, ProbeTask, ScheduleCounters, Verdict};
 use crate::model::{Model, Scope};
+
+pub use crate::events::headline;
 
 /// So many lines wait for the reader of standard error; further ones are lost.
 const LINES_KEPT: u64 = 10_000;
@@ -167,14 +170,7 @@ pub fn tell(change: &Change, clock: &Clock) {
         Change::Vantage { vantage, suspect } => line!(!suspect, %vantage, "{headline}"),
         Change::Pool { pool, from, to, threshold, since } => {
             let since = clock.utc(*since);
-            let reason = match to.state {
-                PoolState::Disabled => "switched off in the configuration".to_owned(),
-                PoolState::Unknown => "no monitor, or no verdict yet".to_owned(),
-                _ => format!(
-                    "{} of {} enabled endpoints healthy, threshold {threshold}",
-                    to.healthy, to.enabled
-                ),
-            };
+            let reason = pool_reason(to, *threshold);
             let to = to.state;
             // from unknown things only get better, unless it ends in Critical
             let good =
@@ -183,68 +179,10 @@ pub fn tell(change: &Change, clock: &Clock) {
         }
         Change::Balancer { name, from, to, serving, fallback, since } => {
             let since = clock.utc(*since);
-            let reason = match (serving.is_empty(), *fallback) {
-                (true, _) => "no pool available and no fallback: only the SOA is answered".to_owned(),
-                (false, true) => format!("no pool available: fallback pool {}", serving.join(", ")),
-                (false, false) => format!("answers from {}", serving.join(", ")),
-            };
+            let reason = balancer_reason(serving, *fallback);
             let good = *to != BalancerState::Critical && to <= from;
             line!(good, load_balancer = %name, %from, %to, reason, since, "{headline}");
         }
-    }
-}
-
-/// A change in a few words.
-pub fn headline(change: &Change) -> String {
-    match change {
-        Change::Verdict { scope, monitor, vantage, to, reason: Reason::NoFailures, .. } => {
-            format!("endpoint {scope} is {to} by {monitor} from {vantage}")
-        }
-        Change::Verdict { scope, monitor, vantage, to, reason, .. } => {
-            format!("endpoint {scope} is {to} by {monitor} from {vantage}: {reason}")
-        }
-        Change::Endpoint { scope, from, to, cause, .. } => endpoint_headline(scope, from, to, cause),
-        Change::CannotProbe { scope, reason, .. } => {
-            format!("endpoint {scope} can't be probed from here: {reason}")
-        }
-        Change::Vantage { vantage, suspect: true } => {
-            format!("vantage {vantage} doubts itself: what fails there is held for a while")
-        }
-        Change::Vantage { vantage, suspect: false } => format!("vantage {vantage} doubts itself no more"),
-        Change::Pool { pool, to, .. } if to.state == PoolState::Unknown => {
-            format!("the health of pool {pool} is unknown")
-        }
-        Change::Pool { pool, to, .. } => format!("pool {pool} is {}", to.state),
-        Change::Balancer { name, to, serving, fallback, .. } => match (serving.is_empty(), *fallback) {
-            (true, _) => format!("load balancer {name} is {to}, answers with the SOA alone"),
-            (false, true) => {
-                format!("load balancer {name} is {to}, at its fallback pool {}", serving.join(", "))
-            }
-            (false, false) => format!("load balancer {name} is {to}, answers from {}", serving.join(", ")),
-        },
-    }
-}
-
-fn endpoint_headline(scope: &Scope, from: &Standing, to: &Standing, cause: &Cause) -> String {
-    let is = |what: &str| format!("endpoint {scope} is {what}");
-    if from.word() != to.word() {
-        return match cause {
-            Cause::Probe { reason: Reason::NoFailures, .. } => is(to.word()),
-            cause => is(&format!("{}: {}", to.word(), cause.reason())),
-        };
-    }
-    match (from, to) {
-        (_, Standing { stale: true, .. }) if !from.stale => is("stale: nobody reports on it any more"),
-        (Standing { stale: true, .. }, _) if !to.stale => is("reported on again"),
-        (_, Standing { flapping: true, .. }) if !from.flapping => is("flapping"),
-        (Standing { flapping: true, .. }, _) if !to.flapping => is("flapping no more"),
-        (_, Standing { degraded: Some(why), .. }) if from.degraded.is_none() => {
-            is(&format!("degraded: {why}"))
-        }
-        (Standing { degraded: Some(_), .. }, Standing { degraded: None, .. }) => is("degraded no more"),
-        (_, Standing { starting: true, .. }) if !from.starting => is("starting"),
-        (Standing { starting: true, .. }, _) if !to.starting => is("no longer starting"),
-        _ => is(&format!("{}, probes say {}", to.word(), to.verdict)),
     }
 }
 

@@ -4,6 +4,7 @@
 //! the model counts only when nothing was refused. A reference to something
 //! whose own definition is broken is no second problem.
 
+mod alerts;
 mod balancers;
 mod conflicts;
 mod dependencies;
@@ -78,6 +79,8 @@ pub fn lower(files: &[Field<shape::File>], gather: &Gather) -> (Settings, Model)
     lower.own_names(&hosts, &zones);
     let maintenance = lower.maintenance(given().map(|file| &file.maintenance), &pools);
     let model = Model { pools: made, zones, vantages: sites.vantages, maintenance, ..model };
+    let alerts = lower.collect("route of alerts", given().map(|file| &file.alerts));
+    let model = Model { alerts: lower.alerts(&alerts, &pools, &model), ..model };
     if let Some(server) = server {
         lower.probe_load(&model, settings.max_probes, &server.max_probes, &monitors);
     } else {
@@ -309,6 +312,7 @@ impl Lower<'_> {
             log,
             resolvers: self.resolvers(&server.resolvers),
             allow_lints: self.allowed_lints(&server.allow_lints),
+            history: self.history(&server.history),
         }
     }
 

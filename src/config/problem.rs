@@ -227,6 +227,11 @@ kinds! {
     in_child_zone: InChildZone { what: String, owner: String, zone: String } => "{what} at {owner} is never answered: {zone} is a zone of its own";
     no_fallback: NoFallback { name: String } => "the load balancer `{name}` has no `fallback_pool`";
     slo_missed: SloMissed { limit: String, worst: String, parts: String } => "a failure may take {worst} to reach all clients, and the promise is {limit}: {parts}";
+    // Alerts.
+    not_for_alert: NotForAlert { key: String, kind: String } => "`{key}` means nothing to alerts of type {kind}";
+    not_receiver: NotReceiver {} => "this is not an address of HTTP";
+    not_secret: NotSecret {} => "a secret consists of visible ASCII characters";
+    no_such_load_balancer: NoSuchLoadBalancer { name: String } => "there is no load balancer `{name}`";
     // Lints.
     @lints
     long_ttl: LongTtl { ttl: u32 } => "answers are kept for {ttl} s, so clients follow a failure that late";
@@ -295,6 +300,16 @@ impl fmt::Display for Report {
 impl std::error::Error for Report {}
 
 impl Problem {
+    /// A line unless it holds a secret: reports end up in logs. The address of
+    /// a receiver of alerts is one, too.
+    fn showable<'e>(&self, excerpt: Option<&'e Excerpt>) -> Option<&'e Excerpt> {
+        let of_alerts = self.place.starts_with("alerts");
+        excerpt.filter(|excerpt| {
+            let has = |key: &str| excerpt.text.contains(key);
+            !(has("secret:") || has("routing_key:") || of_alerts && has("url:"))
+        })
+    }
+
     fn write(&self, colour: bool, out: &mut String) -> fmt::Result {
         let (bold, tint, off) = match (colour, self.severity) {
             (false, _) => ("", "", ""),
@@ -307,11 +322,11 @@ impl Problem {
             write!(out, "[{}]", self.kind.id())?;
         }
         writeln!(out, "{off}: {bold}{}{off}", harmless(&self.kind.to_string()))?;
-        write_excerpt(self.excerpt.as_ref(), self.line, self.severity, colour, out)?;
+        write_excerpt(self.showable(self.excerpt.as_ref()), self.line, self.severity, colour, out)?;
         if let Some(also) = &self.also {
             write_place(&also.file, also.line, also.column, out)?;
             writeln!(out, ": note: {}", also.label)?;
-            write_excerpt(also.excerpt.as_ref(), also.line, Severity::Warning, colour, out)?;
+            write_excerpt(self.showable(also.excerpt.as_ref()), also.line, Severity::Warning, colour, out)?;
         }
         if let Some(help) = &self.help {
             writeln!(out, "{bold}help{off}: {}", harmless(help))?;

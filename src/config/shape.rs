@@ -23,6 +23,7 @@ pub struct File {
     pub records: Field<Named<OneOrMany<Record>>>,
     pub load_balancers: Field<Named<LoadBalancer>>,
     pub zones: Field<Named<Zone>>,
+    pub alerts: Field<Named<Alert>>,
 }
 
 /// A zone under `zones`.
@@ -47,6 +48,7 @@ pub struct Server {
     pub reload_guard: Field<Scalar>,
     pub allow_exec: Field<Scalar>,
     pub log: Field<Scalar>,
+    pub history: Field<HistoryOrOff>,
     pub allow_lints: Field<OneOrMany<Scalar>>,
     pub site: Field<Site>,
     pub resolvers: Field<OneOrMany<Scalar>>,
@@ -103,6 +105,30 @@ pub struct Member {
     pub enabled: Field<Scalar>,
     pub monitoring_only: Field<Scalar>,
     pub must_be_healthy: Field<Scalar>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct History {
+    pub max_size: Field<Scalar>,
+    pub max_files: Field<Scalar>,
+    pub max_age: Field<Scalar>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Alert {
+    pub r#type: Field<Scalar>,
+    pub url: Field<Scalar>,
+    pub secret: Field<Scalar>,
+    pub routing_key: Field<Scalar>,
+    pub ca_file: Field<Scalar>,
+    pub on: Field<OneOrMany<Scalar>>,
+    pub pools: Field<OneOrMany<Scalar>>,
+    pub load_balancers: Field<OneOrMany<Scalar>>,
+    pub new_health: Field<OneOrMany<Scalar>>,
+    pub delay: Field<Scalar>,
+    pub repeat: Field<Scalar>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -284,6 +310,9 @@ pub struct Record {
     pub value: Field<RecordValue>,
     pub values: Field<OneOrMany<RecordValue>>,
 }
+
+/// `off`, or a map of limits.
+pub type HistoryOrOff = SingleOrMap<History>;
 
 /// `random`, or a map with the policy in it.
 pub type SteeringOrName = SingleOrMap<Steering>;

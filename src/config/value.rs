@@ -481,7 +481,7 @@ mod tests {
             assert!(time(text).unwrap_err().contains(help), "{text}: {:?}", time(text));
         }
         for unix in (0..4_200_000_000).step_by(86_400 * 13 + 4711) {
-            assert_eq!(time(&crate::clock::utc(unix)), Ok(unix));
+            assert_eq!(time(&crate::moment::utc(unix)), Ok(unix));
         }
     }
 

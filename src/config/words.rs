@@ -41,8 +41,6 @@ impl Words {
     }
 }
 
-const LATER: Fate = Fate::Later { harmless: &[], instead: "" };
-
 const fn later(instead: &'static str) -> Fate {
     Fate::Later { harmless: &[], instead }
 }
@@ -68,11 +66,7 @@ const BY_ORDER: &str =
 
 static FILE: Words = Words {
     name: "a file",
-    fates: &[
-        ("places", later(BY_ORDER)),
-        ("alerts", LATER),
-        ("zone_file", later("write the records under `records`")),
-    ],
+    fates: &[("places", later(BY_ORDER)), ("zone_file", later("write the records under `records`"))],
     ..NONE
 };
 
@@ -99,6 +93,10 @@ static MEMBER: Words = Words {
     ignored: &["created_at", "updated_at"],
     ..NONE
 };
+
+static HISTORY: Words = Words { name: "`history`", ..NONE };
+
+static ALERT: Words = Words { name: "an alert", ..NONE };
 
 static SOA: Words = Words { name: "`soa`", ..NONE };
 
@@ -214,6 +212,8 @@ pub fn of(shape: &str) -> &'static Words {
         "Site" => &SITE,
         "Vantage" => &VANTAGE,
         "Maintenance" => &MAINTENANCE,
+        "History" => &HISTORY,
+        "Alert" => &ALERT,
         "Soa" => &SOA,
         "Record" => &RECORD,
         "Mx" => &MX,

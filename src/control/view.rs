@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::clock;
 use crate::engine;
 use crate::health::{self, AgentWish, Outcome, ProbeResult, ProbeTask, Verdict};
+use crate::moment;
 use crate::moment::Moment;
 
 /// Everything, or what was asked for.
@@ -177,7 +177,7 @@ pub struct Probes {
 
 /// A moment as it is shown.
 pub fn time(moment: Moment) -> String {
-    clock::utc(moment.elapsed().as_secs())
+    moment::utc(moment.elapsed().as_secs())
 }
 
 fn millis(time: Duration) -> f64 {
@@ -334,7 +334,7 @@ impl Sighting {
             tls_ms: evidence.tls.map(millis),
             first_byte_ms: evidence.first_byte.map(millis),
             said: evidence.said.escape_ascii().to_string(),
-            certificate_until: until.map(|until| clock::utc(u64::try_from(until).unwrap_or_default())),
+            certificate_until: until.map(|until| moment::utc(u64::try_from(until).unwrap_or_default())),
             certificate_days: until.map(days),
             agent,
         }

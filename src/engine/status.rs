@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::{Engine, serving};
+use super::{Cause, Change, Engine, serving};
 use crate::authority::{BalancerState, Traffic};
 use crate::health::{Override, PoolHealth, Reason, ScheduleCounters, Sighting, Standing, Target, Verdict};
 use crate::model::{Name, PoolId, Scope, VantageId, Weight};
@@ -86,6 +86,41 @@ pub struct VantageView {
     pub name: Arc<str>,
     pub region: Option<Arc<str>>,
     pub suspect_since: Option<Moment>,
+}
+
+impl Status {
+    /// How each thing stands, said as a change from that to that.
+    pub fn as_changes(&self) -> impl Iterator<Item = Change> {
+        let vantages = self.vantages.iter().map(|view| Change::Vantage {
+            vantage: Arc::clone(&view.name),
+            suspect: view.suspect_since.is_some(),
+        });
+        let pools = self.pools.iter().map(|view| Change::Pool {
+            pool: Arc::clone(&view.name),
+            from: view.health.state,
+            to: view.health,
+            threshold: view.health_threshold,
+            since: view.since,
+        });
+        let endpoints = self.pools.iter().flat_map(|pool| {
+            pool.endpoints.iter().map(|view| Change::Endpoint {
+                scope: Scope { pool: Arc::clone(&pool.name), endpoint: Some(Arc::clone(&view.name)) },
+                from: view.standing,
+                to: view.standing,
+                cause: Cause::Time,
+                since: view.since,
+            })
+        });
+        let balancers = self.balancers.iter().map(|view| Change::Balancer {
+            name: view.name.clone(),
+            from: view.state,
+            to: view.state,
+            serving: view.serving.clone(),
+            fallback: view.fallback,
+            since: view.since,
+        });
+        vantages.chain(endpoints).chain(pools).chain(balancers)
+    }
 }
 
 impl Engine {

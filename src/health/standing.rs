@@ -101,7 +101,7 @@ impl Fitness {
     }
 
     /// One word for it.
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Fitness::Up => "up",
             Fitness::Down(DownCause::Unknown) => "unknown",

@@ -157,7 +157,7 @@ impl World {
         match manner {
             Manner::Up => pass(quick),
             Manner::Slow => Outcome { degraded: Some(Degraded::Slow), ..pass(timeout.mul_f64(0.9)) },
-            Manner::Flaps(period) if now.elapsed().as_secs() / period % 2 == 0 => pass(quick),
+            Manner::Flaps(period) if (now.elapsed().as_secs() / period).is_multiple_of(2) => pass(quick),
             Manner::Refuses | Manner::Flaps(_) => fail(quick, Reason::TcpConnectionFailed, "connect_refused"),
             Manner::Hangs => {
                 fail(timeout * (u32::from(task.monitor.retries) + 1), Reason::TcpTimeout, "timeout")
@@ -707,7 +707,7 @@ fn configuration(dice: &mut Dice) -> Model {
         false => Vec::new(),
     };
     let zones = vec![zone(dice, &pools)];
-    Model { monitors, pools, zones, vantages, doubt, maintenance }
+    Model { monitors, pools, zones, vantages, doubt, maintenance, ..Model::default() }
 }
 
 fn pool(dice: &mut Dice, number: usize, monitors: &[Arc<Monitor>], vantages: &[Arc<Vantage>]) -> Pool {

@@ -11,8 +11,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tracing::{info, warn};
 
 use super::{JOURNAL, format};
-use crate::clock;
 use crate::health::Memory;
+use crate::moment;
 
 /// So many files that could not be read are kept.
 const SET_ASIDE: usize = 3;
@@ -159,7 +159,7 @@ impl Directory {
     /// Keeps the journal under another name, moved or in copy; says where.
     fn set_aside(&self, moved: bool) -> String {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let time = clock::utc(now).replace(['-', ':'], "");
+        let time = moment::utc(now).replace(['-', ':'], "");
         let (from, to) = (self.join(JOURNAL), self.join(&format!("{JOURNAL}.bad-{time}")));
         let _ = fs::remove_file(&to); // of a start in the same second
         let kept = if moved { fs::rename(&from, &to) } else { fs::hard_link(&from, &to) };

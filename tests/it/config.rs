@@ -8,9 +8,10 @@ use std::time::Duration;
 use crate::support::folder::Folder;
 use haledns::config::{self, Loaded, LogFormat, ProblemKind, Report};
 use haledns::model::{
-    AgentCheck, AnswerShape, Check, Combination, Dependency, Doubt, Ejection, HealthSource, Maintenance,
-    Member, Model, MonitorId, Moves, Name, Pool, PoolId, Quorum, Reach, Rules, Scope, Serial, SmtpSession,
-    Source, SteeringPolicy, TcpCheck, Thresholds, VantageId, Viewpoints, Weight, WhenUnavailable, Window,
+    AgentCheck, AnswerShape, Check, Combination, Dependency, Doubt, Ejection, Form, HealthSource,
+    Maintenance, Member, Model, MonitorId, Moves, Name, Pool, PoolId, Quorum, Reach, Rules, Scope, Secret,
+    Serial, SmtpSession, Source, SteeringPolicy, TcpCheck, Thresholds, VantageId, Viewpoints, Weight,
+    WhenUnavailable, Window,
 };
 
 const CASES: &str = "tests/config";
@@ -484,6 +485,32 @@ fn probes_from_several_vantages_add_up() {
     };
     assert!(!late("a: {}, b: {}, c: { remote: true }"));
     assert!(late("a: {}, b: {}, c: {}"));
+}
+
+#[test]
+fn alerts_say_who_is_told_of_what() {
+    let loaded = accepted("alerts.yaml");
+    assert_eq!(loaded.lints, []);
+    let kept = loaded.settings.history.unwrap();
+    assert_eq!((kept.max_size, kept.max_files), (1 << 20, 3));
+    let [hook, ops, page] = &loaded.model.alerts[..] else { panic!("three routes") };
+    assert_eq!(hook.receiver.form, Form::Webhook { secret: Some(Secret::new("s3cret")) });
+    assert_eq!(hook.receiver.url.place(), "http://[::1]:9000");
+    assert_eq!(&*hook.receiver.url.target, "/hale?x=1");
+    assert!(hook.on.endpoint && hook.on.vantage && hook.unhealthy && !hook.healthy);
+    assert_eq!(hook.pools.as_deref(), Some(&["eu".into()][..]));
+    assert_eq!(hook.load_balancers.as_deref(), Some(&[name("www.example.com")][..]));
+    let hours = |hours: u64| Some(Duration::from_secs(hours * 3600));
+    assert_eq!((hook.delay, hook.repeat), (Duration::from_secs(30), hours(4)));
+    assert_eq!(
+        (ops.on.endpoint, ops.on.pool, ops.on.load_balancer, ops.on.vantage),
+        (false, true, true, false)
+    );
+    assert_eq!((ops.repeat, page.repeat, ops.unhealthy && ops.healthy), (None, None, true));
+    assert_eq!(page.receiver.url.place(), "https://events.pagerduty.com");
+
+    let off = read(&format!("{ZONE}server: {{ history: off }}")).unwrap();
+    assert_eq!(off.settings.history, None);
 }
 
 const ZONE: &str = "zone: example.com\nrecords: { '': { type: NS, value: ns1.example.net. } }\n";

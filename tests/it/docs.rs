@@ -82,6 +82,8 @@ fn the_reference_has_every_key() {
         ("MonitorGroup", "## monitor_groups"),
         ("Member", "### Members of a monitor group"),
         ("Ejection", "### Ejection"),
+        ("History", "### History"),
+        ("Alert", "## alerts"),
         ("Monitor", "## monitors"),
         ("Pool", "## pools"),
         ("FamilyThreshold", "### Family threshold"),

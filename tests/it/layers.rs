@@ -20,7 +20,7 @@ pub enum Kind {
 }
 
 /// From the foundation up.
-pub const MODULES: [(&str, Kind); 23] = [
+pub const MODULES: [(&str, Kind); 27] = [
     ("moment", Pure),
     ("model", Pure),
     ("health", Pure),
@@ -30,6 +30,8 @@ pub const MODULES: [(&str, Kind); 23] = [
     ("engine", Pure),
     ("simulate", Pure),
     ("timing", Pure),
+    ("events", Pure),
+    ("alerts", Pure),
     ("publish", Seam),
     ("clock", Shell),
     ("os", Shell),
@@ -39,6 +41,8 @@ pub const MODULES: [(&str, Kind); 23] = [
     ("resolve", Shell),
     ("serve", Shell),
     ("control", Shell),
+    ("history", Shell),
+    ("notify", Shell),
     ("telemetry", Shell),
     ("app", Top),
     ("cli", Top),

@@ -1,6 +1,9 @@
+mod alerts;
 mod config;
 mod control;
 mod docs;
+mod events;
+mod history;
 mod holding;
 mod layers;
 mod probe;

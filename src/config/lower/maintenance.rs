@@ -7,8 +7,9 @@ use super::super::problem::ProblemKind;
 use super::super::reader::{Field, Scalar, brief};
 use super::super::{shape, value};
 use super::{Definitions, Lower};
-use crate::clock::{self, Clock};
+use crate::clock::Clock;
 use crate::model::{Maintenance, Scope, Window};
+use crate::moment;
 
 const WHEN: &str =
     "write `from: 2027-01-31T02:00:00Z` with `until` or `for`, or `weekly: \"sun 02:00\"` with `for`";
@@ -51,7 +52,7 @@ impl Lower<'_> {
             && until <= now
         {
             let at = [&shape.until, &shape.from].into_iter().find_map(Field::place).unwrap_or(place);
-            let kind = ProblemKind::WindowOver { until: clock::utc(until) };
+            let kind = ProblemKind::WindowOver { until: moment::utc(until) };
             self.gather.warn(Spot::Value(at), kind, Some("take the window away".into()), None);
         }
         Some(Maintenance { of: of?, when, reason: reason?.0.into() })
@@ -124,7 +125,7 @@ impl Lower<'_> {
                 let (from, until) = (from?, until?);
                 if until <= from {
                     let kind = ProblemKind::WindowBackwards {};
-                    let help = format!("write a time after {}", clock::utc(from));
+                    let help = format!("write a time after {}", moment::utc(from));
                     let at = until_at.place().unwrap_or(place);
                     self.gather.refuse(Spot::Value(at), kind, Some(help));
                     return None;

@@ -31,30 +31,32 @@ impl Lower<'_> {
             }
             text.to_owned()
         });
-        let extra_roots = self.text(&shape.ca_file).and_then(|(text, place)| {
-            let refuse = |why: String| {
-                let path = beside(self.gather, place, text).display().to_string();
-                let help =
-                    "name a PEM file of CA certificates; a relative path begins at this file's directory";
-                self.gather.refuse(Spot::Value(place), ProblemKind::CaFile { path, why }, Some(help.into()));
-                None
-            };
-            match std::fs::read(beside(self.gather, place, text)) {
-                Err(error) => refuse(error.to_string()),
-                Ok(pem) => match usable_roots(&pem) {
-                    Err(why) => refuse(why),
-                    Ok(()) => Some(pem.into()),
-                },
-            }
-        });
         let (degraded_below, fail_below) = self.certificate_limits(shape);
         TlsCheck {
             allow_insecure: self.boolean(&shape.allow_insecure, false),
             server_name,
-            extra_roots,
+            extra_roots: self.extra_roots(&shape.ca_file),
             client: self.client(shape),
             degraded_below,
             fail_below,
+        }
+    }
+
+    /// The roots in a file, beside the built-in ones.
+    pub(in crate::config::lower) fn extra_roots(&self, field: &Field<Scalar>) -> Option<Arc<[u8]>> {
+        let (text, place) = self.text(field)?;
+        let refuse = |why: String| {
+            let path = beside(self.gather, place, text).display().to_string();
+            let help = "name a PEM file of CA certificates; a relative path begins at this file's directory";
+            self.gather.refuse(Spot::Value(place), ProblemKind::CaFile { path, why }, Some(help.into()));
+            None
+        };
+        match std::fs::read(beside(self.gather, place, text)) {
+            Err(error) => refuse(error.to_string()),
+            Ok(pem) => match usable_roots(&pem) {
+                Err(why) => refuse(why),
+                Ok(()) => Some(pem.into()),
+            },
         }
     }
 

@@ -1,0 +1,626 @@
+//! What happened, as one record: for the history, for alerts, for programs.
+//!
+//! A [`Change`] says what moved. A [`Recorder`] puts beside it what the engine
+//! holds at that time: all endpoints of the pool, the evidence of the newest
+//! probes, the state of the load balancer. The shape is that of Cloudflare's
+//! load balancing events, with more fields.
+//!
+//! The types here are the only form events have outside the engine; they read
+//! back what they write. Knows no files and no receivers.
+
+mod words;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::authority::BalancerState;
+use crate::engine::{Cause, Change, EndpointView, Engine, TestView};
+use crate::health::{
+    DownCause, Fitness, OutCause, PoolHealth, PoolState, ProbeResult, Reason, Sighting, Standing, Verdict,
+};
+use crate::model::{Model, Name, Pool, PoolId, Scope};
+use crate::moment::{Moment, utc, utc_millis};
+
+pub use words::{balancer_reason, headline, pool_reason};
+
+/// Of a larger pool an event lists only the endpoint that moved.
+pub const MOST_ORIGINS: usize = 200;
+
+/// Where an endpoint stands before its first verdict.
+const UNKNOWN: &str = Fitness::Down(DownCause::Unknown).as_str();
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// Unique; later events have greater ones.
+    pub id: String,
+    /// RFC 3339, UTC, to the millisecond.
+    pub timestamp: String,
+    pub kind: Kind,
+    /// What it happened to: `POOL/ENDPOINT`, or the name of the rest.
+    pub object: String,
+    pub from: String,
+    pub to: String,
+    /// False: it was so from the beginning, and is told once.
+    pub changed: bool,
+    /// What else is true of an endpoint: `stale`, `starting`, `flapping`, `degraded`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub marks: Vec<String>,
+    pub new_health: NewHealth,
+    /// For how long `from` had held.
+    pub lasted_ms: u64,
+    /// For people, in one line.
+    pub summary: String,
+    pub reason: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<CauseRecord>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<PoolRecord>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub origins: Vec<Arc<Origin>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_balancer: Option<BalancerRecord>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vantage: Option<VantageRecord>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<TestEvidence>,
+}
+
+/// What sort of thing an event happened to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    Endpoint,
+    Pool,
+    LoadBalancer,
+    Vantage,
+    /// One monitor's word on an endpoint, from one vantage.
+    Test,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 5] = [Kind::Endpoint, Kind::Pool, Kind::LoadBalancer, Kind::Vantage, Kind::Test];
+
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Kind::Endpoint => "endpoint",
+            Kind::Pool => "pool",
+            Kind::LoadBalancer => "load_balancer",
+            Kind::Vantage => "vantage",
+            Kind::Test => "test",
+        }
+    }
+
+    /// So many of them, in words.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Kind::Endpoint => "endpoints",
+            Kind::Pool => "pools",
+            Kind::LoadBalancer => "load balancers",
+            Kind::Vantage => "vantages",
+            Kind::Test => "tests",
+        }
+    }
+}
+
+/// What an event means to somebody who waits for bad news.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NewHealth {
+    Healthy,
+    Unhealthy,
+    /// Somebody wants it out: neither good nor bad.
+    Out,
+    /// It says nothing about that.
+    Unknown,
+}
+
+/// What made it happen.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CauseRecord {
+    /// `probe`, `report`, `traffic`, `time`, `operator`, `dependency`, `doubt`, `reload`.
+    pub r#type: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub monitor: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vantage: Option<String>,
+    /// Who said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+/// The pool, as it stands after the event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PoolRecord {
+    pub id: String,
+    pub name: String,
+    pub healthy: bool,
+    pub changed: bool,
+    pub minimum_origins: u32,
+    pub state: String,
+    pub origins_total: u32,
+    pub origins_enabled: u32,
+    pub origins_healthy: u32,
+}
+
+/// An endpoint of the pool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Origin {
+    pub name: String,
+    /// As configured: a host name or an address.
+    pub address: String,
+    pub ip: String,
+    pub enabled: bool,
+    pub healthy: bool,
+    pub changed: bool,
+    pub failure_reason: String,
+    /// 0: none came.
+    pub response_code: u16,
+    /// One word for where it stands.
+    pub state: String,
+    /// What is made of it, whatever is measured.
+    pub fitness: String,
+    /// What is measured.
+    pub verdict: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub monitors: Vec<MonitorRecord>,
+}
+
+/// One monitor's view of an endpoint, where there are several.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MonitorRecord {
+    pub id: String,
+    pub vantage: String,
+    pub healthy: bool,
+    pub verdict: String,
+    pub failure_reason: String,
+    pub response_code: u16,
+    pub must_be_healthy: bool,
+    pub monitoring_only: bool,
+}
+
+/// A load balancer, as it stands after the event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BalancerRecord {
+    pub name: String,
+    pub state: String,
+    pub serving: Vec<String>,
+    pub fallback: bool,
+    pub changed: bool,
+}
+
+/// A vantage.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VantageRecord {
+    pub name: String,
+    pub suspect: bool,
+    pub changed: bool,
+}
+
+/// What the newest probes of one test saw.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TestEvidence {
+    pub monitor: String,
+    pub vantage: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_good: Option<ProbeRecord>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_bad: Option<ProbeRecord>,
+}
+
+/// One probe.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProbeRecord {
+    /// When its outcome came.
+    pub at: String,
+    /// `pass`, `fail`, or `error`: it could not be made.
+    pub result: String,
+    pub reason: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub detail: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    pub attempts: u8,
+    /// When each phase of the last attempt was over, in milliseconds since it began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved_ms: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connected_ms: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_ms: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_byte_ms: Option<f64>,
+    /// The whole probe, retries included.
+    pub total_ms: f64,
+    /// What came first from the endpoint, odd octets escaped.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub said: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_until: Option<String>,
+}
+
+impl Event {
+    /// One JSON object on one line.
+    pub fn line(&self) -> String {
+        serde_json::to_string(self).expect("texts and numbers are always JSON")
+    }
+
+    /// What a line says; none: it is no event, or only the beginning of one.
+    pub fn read(line: &[u8]) -> Option<Event> {
+        serde_json::from_slice(line).ok()
+    }
+
+    /// When it happened, in Unix time.
+    pub fn unix(&self) -> Duration {
+        crate::moment::parse_utc(&self.timestamp).unwrap_or_default()
+    }
+}
+
+/// Makes events of changes.
+#[derive(Debug, Default)]
+pub struct Recorder {
+    /// The newest id: Unix milliseconds, and a count within one of them.
+    last: (u64, u16),
+    /// Where each load balancer's traffic went when it was last told of.
+    serving: HashMap<Name, Vec<Arc<str>>>,
+    /// Endpoints of pools, as long as the engine stands still.
+    origins: HashMap<PoolId, Vec<Arc<Origin>>>,
+}
+
+impl Recorder {
+    /// The event for a change that the engine has told of just now; `step` is
+    /// how many milliseconds the wall clock is ahead of the time line.
+    pub fn record(&mut self, change: &Change, engine: &Engine, now: Moment, step: i64) -> Event {
+        let wall = Wall(step);
+        let (milliseconds, count) = self.next_id(wall.unix(now));
+        let mut event = Event {
+            id: format!("{milliseconds:012x}-{count:04x}"),
+            timestamp: utc_millis(wall.unix(now)),
+            kind: Kind::Test,
+            object: String::new(),
+            from: String::new(),
+            to: String::new(),
+            changed: true,
+            marks: Vec::new(),
+            new_health: NewHealth::Unknown,
+            lasted_ms: 0,
+            summary: headline(change),
+            reason: String::new(),
+            cause: None,
+            pool: None,
+            origins: Vec::new(),
+            load_balancer: None,
+            vantage: None,
+            evidence: None,
+        };
+        let lasted = |since: &Moment| now.since(*since).as_millis() as u64;
+        match change {
+            Change::Endpoint { scope, from, to, cause, since } => {
+                event.kind = Kind::Endpoint;
+                (event.from, event.to) = (from.word().to_owned(), to.word().to_owned());
+                event.changed = from.without_share() != to.without_share();
+                event.marks = marks(to);
+                event.new_health = endpoint_health(from, to, cause);
+                event.lasted_ms = lasted(since);
+                event.reason = cause.reason();
+                event.cause = Some(cause_record(cause));
+                let test = match cause {
+                    Cause::Probe { monitor, vantage, .. } => Some((&**monitor, &**vantage)),
+                    _ => None,
+                };
+                self.put_endpoint(&mut event, engine, scope, test, now, wall);
+            }
+            Change::Verdict { scope, monitor, vantage, from, to, reason, since, .. } => {
+                (event.from, event.to) = (from.to_string(), to.to_string());
+                event.lasted_ms = lasted(since);
+                event.reason = reason.to_string();
+                self.put_endpoint(&mut event, engine, scope, Some((monitor, vantage)), now, wall);
+            }
+            Change::CannotProbe { scope, monitor, vantage, reason, detail } => {
+                let test = Some((&**monitor, &**vantage));
+                self.put_endpoint(&mut event, engine, scope, test, now, wall);
+                event.from = "probed".to_owned();
+                event.to = "blocked".to_owned();
+                event.reason = format!("{reason} ({detail})");
+            }
+            Change::Pool { pool, from, to, threshold, since } => {
+                event.kind = Kind::Pool;
+                event.object = pool.to_string();
+                (event.from, event.to) = (from.to_string(), to.state.to_string());
+                event.changed = *from != to.state;
+                event.new_health = pool_health(to);
+                event.lasted_ms = lasted(since);
+                event.reason = pool_reason(to, *threshold);
+                let changed = event.changed;
+                self.put_pool(&mut event, engine, pool, None, changed, now);
+            }
+            Change::Balancer { name, from, to, serving, fallback, since } => {
+                event.kind = Kind::LoadBalancer;
+                event.object = name.to_string();
+                (event.from, event.to) = (from.to_string(), to.to_string());
+                let before = self.serving.insert(name.clone(), serving.clone());
+                event.changed = from != to || before.is_some_and(|before| before != *serving);
+                event.new_health = match to {
+                    BalancerState::Critical => NewHealth::Unhealthy,
+                    BalancerState::Healthy | BalancerState::Degraded => NewHealth::Healthy,
+                };
+                event.lasted_ms = lasted(since);
+                event.reason = balancer_reason(serving, *fallback);
+                event.load_balancer = Some(BalancerRecord {
+                    name: name.to_string(),
+                    state: to.to_string(),
+                    serving: serving.iter().map(|pool| pool.to_string()).collect(),
+                    fallback: *fallback,
+                    changed: event.changed,
+                });
+            }
+            Change::Vantage { vantage, suspect } => {
+                event.kind = Kind::Vantage;
+                event.object = vantage.to_string();
+                let word = |suspect| if suspect { "suspect" } else { "trusted" }.to_owned();
+                (event.from, event.to) = (word(!suspect), word(*suspect));
+                event.new_health = if *suspect { NewHealth::Unhealthy } else { NewHealth::Healthy };
+                event.reason = match suspect {
+                    true => "too much fails there at once",
+                    false => "what fails there counts again",
+                }
+                .to_owned();
+                let name = vantage.to_string();
+                event.vantage = Some(VantageRecord { name, suspect: *suspect, changed: true });
+            }
+        }
+        event
+    }
+
+    /// Says that the engine has moved on since the last event.
+    pub fn moved_on(&mut self) {
+        self.origins.clear();
+    }
+
+    fn next_id(&mut self, unix: Duration) -> (u64, u16) {
+        let milliseconds = unix.as_millis() as u64;
+        self.last = match self.last {
+            (last, _) if milliseconds > last => (milliseconds, 0),
+            (last, u16::MAX) => (last + 1, 0),
+            (last, count) => (last, count + 1), // a clock that was set back counts on
+        };
+        self.last
+    }
+
+    fn put_endpoint(
+        &mut self,
+        event: &mut Event,
+        engine: &Engine,
+        scope: &Scope,
+        test: Option<(&str, &str)>,
+        now: Moment,
+        wall: Wall,
+    ) {
+        event.object = scope.to_string();
+        let Some(id) = engine.model().pool_named(&scope.pool) else { return }; // gone meanwhile
+        let endpoints = &engine.model().pool(id).endpoints;
+        let place = endpoints.iter().position(|endpoint| Some(&endpoint.name) == scope.endpoint.as_ref());
+        self.put_pool(event, engine, &scope.pool, place, false, now);
+        let Some(place) = place else { return };
+        let view = engine.endpoint_view(id, place, now);
+        let test = match test {
+            Some(names) => view.tests.iter().find(|test| (&*test.monitor, &*test.vantage) == names),
+            None => deciding(&view),
+        };
+        event.evidence = test.map(|test| TestEvidence {
+            monitor: test.monitor.to_string(),
+            vantage: test.vantage.to_string(),
+            last_good: test.last_pass.as_ref().map(|seen| probe_record(seen, wall)),
+            last_bad: test.last_fail.as_ref().map(|seen| probe_record(seen, wall)),
+        });
+    }
+
+    /// The pool and its endpoints, the one at `place` marked as moved.
+    fn put_pool(
+        &mut self,
+        event: &mut Event,
+        engine: &Engine,
+        pool: &str,
+        place: Option<usize>,
+        changed: bool,
+        now: Moment,
+    ) {
+        let Some(id) = engine.model().pool_named(pool) else { return };
+        let pool = engine.model().pool(id);
+        let health = engine.compiled().pool(id);
+        event.pool = Some(PoolRecord {
+            id: pool.name.to_string(),
+            name: pool.name.to_string(),
+            healthy: matches!(health.state, PoolState::Healthy | PoolState::Degraded),
+            changed,
+            minimum_origins: pool.health_threshold,
+            state: health.state.to_string(),
+            origins_total: pool.endpoints.len() as u32,
+            origins_enabled: health.enabled,
+            origins_healthy: health.healthy,
+        });
+        let one = |place| origin(&engine.endpoint_view(id, place, now), pool, engine.model());
+        let moved = event.kind == Kind::Endpoint && event.changed;
+        // a start tells of every endpoint: with all others beside each, that would fill the history
+        let first = event.kind == Kind::Endpoint && event.from == UNKNOWN;
+        if pool.endpoints.len() > MOST_ORIGINS || first {
+            let only = place.map(|place| Arc::new(Origin { changed: moved, ..one(place) }));
+            event.origins = only.into_iter().collect();
+            return;
+        }
+        let all = (self.origins.entry(id))
+            .or_insert_with(|| (0..pool.endpoints.len()).map(|place| Arc::new(one(place))).collect());
+        event.origins = all.clone();
+        if let Some(origin) = place.filter(|_| moved).and_then(|place| event.origins.get_mut(place)) {
+            *origin = Arc::new(Origin { changed: true, ..Origin::clone(origin) });
+        }
+    }
+}
+
+/// From the time line to the wall clock, in milliseconds.
+#[derive(Clone, Copy)]
+struct Wall(i64);
+
+impl Wall {
+    fn unix(self, moment: Moment) -> Duration {
+        let milliseconds = (moment.elapsed().as_millis() as u64).saturating_add_signed(self.0);
+        Duration::from_millis(milliseconds)
+    }
+}
+
+fn marks(standing: &Standing) -> Vec<String> {
+    let Standing { stale, starting, flapping, degraded, .. } = standing;
+    let flags = [("stale", *stale), ("starting", *starting), ("flapping", *flapping)];
+    let mut marks: Vec<String> =
+        flags.iter().filter(|(_, set)| *set).map(|(mark, _)| (*mark).to_owned()).collect();
+    marks.extend(degraded.map(|why| format!("degraded: {why}")));
+    marks
+}
+
+/// An endpoint that somebody wants out is no bad news, and neither is one that
+/// has no verdict yet; one that nobody reports on any more is.
+fn endpoint_health(from: &Standing, to: &Standing, cause: &Cause) -> NewHealth {
+    match to.fitness {
+        Fitness::Out(
+            OutCause::Disabled
+            | OutCause::Draining
+            | OutCause::Drained
+            | OutCause::Maintenance
+            | OutCause::AgentDrain
+            | OutCause::AgentMaint,
+        )
+        | Fitness::Down(DownCause::Forced) => NewHealth::Out,
+        Fitness::Up | Fitness::Down(_) if to.stale => NewHealth::Unhealthy,
+        Fitness::Up => NewHealth::Healthy,
+        Fitness::Down(DownCause::Unknown) if from.fitness.is_up() && *cause != Cause::Reload => {
+            NewHealth::Unhealthy
+        }
+        Fitness::Down(DownCause::Unknown) => NewHealth::Unknown,
+        Fitness::Down(
+            DownCause::Unhealthy | DownCause::Ejected | DownCause::FlapHold | DownCause::Dependency,
+        ) => NewHealth::Unhealthy,
+    }
+}
+
+/// A pool of which nothing fails, but too much was taken out by hand, is no
+/// bad news.
+fn pool_health(health: &PoolHealth) -> NewHealth {
+    match health.state {
+        PoolState::Healthy | PoolState::Degraded => NewHealth::Healthy,
+        PoolState::Critical if health.healthy == health.enabled => NewHealth::Out,
+        PoolState::Critical => NewHealth::Unhealthy,
+        PoolState::Disabled => NewHealth::Out,
+        PoolState::Unknown => NewHealth::Unknown,
+    }
+}
+
+fn cause_record(cause: &Cause) -> CauseRecord {
+    let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    let of = |kind: &str| CauseRecord { r#type: kind.to_owned(), ..CauseRecord::default() };
+    match cause {
+        Cause::Probe { monitor, vantage, detail, .. } => CauseRecord {
+            monitor: text(monitor),
+            vantage: text(vantage),
+            detail: text(detail),
+            ..of("probe")
+        },
+        Cause::Report { vantage } => CauseRecord { vantage: text(vantage), ..of("report") },
+        Cause::Traffic => of("traffic"),
+        Cause::Time => of("time"),
+        Cause::Operator { by, reason } => {
+            CauseRecord { by: text(by), detail: text(reason), ..of("operator") }
+        }
+        Cause::Dependency => of("dependency"),
+        Cause::Doubt { vantage } => CauseRecord { vantage: text(vantage), ..of("doubt") },
+        Cause::Reload => of("reload"),
+    }
+}
+
+/// The test whose verdict is the endpoint's.
+fn deciding(view: &EndpointView) -> Option<&TestView> {
+    view.tests.iter().find(|test| test.votes && test.verdict == view.standing.verdict)
+}
+
+/// The newest thing seen by a test.
+fn newest(test: &TestView) -> Option<&Sighting> {
+    [&test.last_pass, &test.last_fail].into_iter().flatten().max_by_key(|seen| seen.at)
+}
+
+/// Why a verdict is what it is, and the code that came with it.
+fn reason_of(test: Option<&TestView>) -> (String, u16) {
+    let Some(seen) = test.and_then(newest) else { return (String::new(), 0) };
+    let healthy = test.is_some_and(|test| test.verdict == Verdict::Healthy);
+    // one failure does not make a healthy endpoint a failed one
+    let reason = if healthy { Reason::NoFailures } else { seen.outcome.reason };
+    (reason.to_string(), seen.outcome.status.unwrap_or(0))
+}
+
+fn origin(view: &EndpointView, pool: &Pool, model: &Model) -> Origin {
+    let (failure_reason, response_code) = reason_of(deciding(view));
+    let several = view.tests.len() > 1;
+    Origin {
+        name: view.name.to_string(),
+        address: view.hostname.as_ref().map_or_else(|| view.address.to_string(), |name| name.to_string()),
+        ip: view.address.to_string(),
+        enabled: view.standing.fitness.counts(),
+        healthy: view.standing.fitness.is_up(),
+        changed: false,
+        failure_reason,
+        response_code,
+        state: view.standing.word().to_owned(),
+        fitness: view.standing.fitness.to_string(),
+        verdict: view.standing.verdict.to_string(),
+        monitors: match several {
+            true => view.tests.iter().map(|test| monitor_record(test, pool, model)).collect(),
+            false => Vec::new(),
+        },
+    }
+}
+
+fn monitor_record(test: &TestView, pool: &Pool, model: &Model) -> MonitorRecord {
+    let (failure_reason, response_code) = reason_of(Some(test));
+    let member = pool.tests.members.iter().find(|member| model.monitor(member.monitor).name == test.monitor);
+    MonitorRecord {
+        id: test.monitor.to_string(),
+        vantage: test.vantage.to_string(),
+        healthy: test.verdict == Verdict::Healthy,
+        verdict: test.verdict.to_string(),
+        failure_reason,
+        response_code,
+        must_be_healthy: member.is_some_and(|member| member.must_be_healthy),
+        monitoring_only: !test.votes,
+    }
+}
+
+fn probe_record(seen: &Sighting, wall: Wall) -> ProbeRecord {
+    let Sighting { at, outcome } = seen;
+    let evidence = &outcome.evidence;
+    let ms = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
+    ProbeRecord {
+        at: utc_millis(wall.unix(*at)),
+        result: match outcome.result {
+            ProbeResult::Pass => "pass",
+            ProbeResult::Fail => "fail",
+            ProbeResult::Error => "error",
+        }
+        .to_owned(),
+        reason: outcome.reason.to_string(),
+        detail: outcome.detail.to_owned(),
+        status: outcome.status,
+        attempts: evidence.attempts,
+        resolved_ms: evidence.resolved.map(ms),
+        connected_ms: evidence.connected.map(ms),
+        tls_ms: evidence.tls.map(ms),
+        first_byte_ms: evidence.first_byte.map(ms),
+        total_ms: ms(outcome.took),
+        said: evidence.said.escape_ascii().to_string(),
+        certificate_until: evidence.certificate_until.map(|until| utc(until.max(0) as u64)),
+    }
+}

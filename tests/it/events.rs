@@ -1,0 +1,201 @@
+//! What an event says of a change.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use haledns::authority::Prepared;
+use haledns::config;
+use haledns::engine::{Effect, Engine, Event as Input};
+use haledns::events::{Event, Kind, MOST_ORIGINS, NewHealth, Recorder};
+use haledns::health::{Action, Order, Outcome, ProbeResult, Reason, TargetId};
+use haledns::model::Scope;
+use haledns::moment::Moment;
+
+/// An engine whose probes end as the test says, and the events of it.
+pub struct Bench {
+    pub engine: Engine,
+    recorder: Recorder,
+    wanted: Vec<(TargetId, String)>,
+    pub events: Vec<Event>,
+}
+
+pub fn at(ms: u64) -> Moment {
+    Moment::from_start(Duration::from_secs(1_709_251_200) + Duration::from_millis(ms))
+}
+
+impl Bench {
+    /// An engine that has just taken on a pool `eu` of so many endpoints, with
+    /// a fallback pool, under the load balancer `www`.
+    pub fn new(endpoints: u32, monitors: &str) -> Bench {
+        let list: Vec<String> = (1..=endpoints)
+            .map(|n| format!("{{ name: e{n}, address: 10.0.{}.{} }}", n / 250, n % 250 + 1))
+            .collect();
+        let text = format!(
+            "monitors: {{ web: {{ type: tcp, port: 80, interval: 10s, consecutive_down: 1, consecutive_up: 1 }},\n\
+             \x20 tcp: {{ type: tcp, port: 81, interval: 10s, consecutive_down: 1, consecutive_up: 1 }} }}\n\
+             pools:\n  eu: {{ monitors: {monitors}, endpoints: [ {} ] }}\n  \
+             sorry: {{ endpoints: [ {{ name: s, address: 192.0.2.9 }} ] }}\n\
+             zone: example.com\n\
+             records: {{ '': {{ type: NS, value: ns.example.net. }} }}\n\
+             load_balancers: {{ www: {{ default_pools: [eu], fallback_pool: sorry }} }}\n",
+            list.join(", ")
+        );
+        let loaded = config::load_texts(vec![(PathBuf::from("a.yaml"), text.into_bytes())]);
+        let model = loaded.unwrap_or_else(|report| panic!("{report}")).model;
+        let (engine, recorder) = (Engine::new(100_000), Recorder::default());
+        let mut bench = Bench { engine, recorder, wanted: Vec::new(), events: Vec::new() };
+        bench.engine.handle(Input::Reload(Prepared::new(model)), at(0));
+        bench.carry_out(at(0));
+        bench
+    }
+
+    /// Lets every probe that is wanted end, as `passes` says of its endpoint.
+    pub fn probe(&mut self, ms: u64, passes: impl Fn(&str) -> bool) {
+        self.engine.advance(at(ms));
+        self.carry_out(at(ms));
+        for (target, endpoint) in std::mem::take(&mut self.wanted) {
+            let mut outcome = match passes(&endpoint) {
+                true => Outcome::new(ProbeResult::Pass, Reason::NoFailures, ""),
+                false => Outcome::new(ProbeResult::Fail, Reason::TcpConnectionFailed, "connect_refused"),
+            };
+            outcome.took = Duration::from_micros(2500);
+            outcome.evidence.connected = Some(Duration::from_micros(1250));
+            outcome.evidence.said = (*b"\x00hi\n").into();
+            self.engine.handle(Input::Probed { target, outcome }, at(ms));
+            self.carry_out(at(ms));
+        }
+    }
+
+    pub fn carry_out(&mut self, now: Moment) {
+        while let Some(effect) = self.engine.next_effect() {
+            match effect {
+                Effect::Probe { target, task } => self.wanted.push((target, task.endpoint.to_string())),
+                Effect::Tell(change) => {
+                    self.events.push(self.recorder.record(&change, &self.engine, now, 0));
+                }
+                _ => {}
+            }
+        }
+        self.recorder.moved_on();
+    }
+
+    fn of(&self, kind: Kind) -> Vec<&Event> {
+        self.events.iter().filter(|event| event.kind == kind).collect()
+    }
+}
+
+/// From so long on, every probe is due again.
+const NEXT: u64 = 11_000;
+
+#[test]
+fn an_event_lists_the_whole_pool_and_marks_what_moved() {
+    let mut bench = Bench::new(3, "web");
+    bench.probe(2000, |_| true);
+    let first: Vec<usize> = bench.of(Kind::Endpoint).iter().map(|event| event.origins.len()).collect();
+    assert_eq!(first, [1, 1, 1], "a start is no reason to list a pool over and over");
+    bench.events.clear();
+    bench.probe(2000 + NEXT, |_| true);
+    assert_eq!(bench.events, [], "nothing changed, so nothing is told");
+
+    bench.probe(2000 + 2 * NEXT, |endpoint| endpoint != "e2");
+    let [event] = bench.of(Kind::Endpoint)[..] else { panic!("{:?}", bench.events) };
+    assert_eq!(
+        (event.object.as_str(), event.from.as_str(), event.to.as_str()),
+        ("eu/e2", "healthy", "unhealthy")
+    );
+    assert_eq!((event.new_health, event.changed), (NewHealth::Unhealthy, true));
+    assert_eq!(event.timestamp, "2024-03-01T00:00:24.000Z");
+    assert_eq!(event.lasted_ms, 2 * NEXT);
+    let moved: Vec<_> = event.origins.iter().map(|o| (o.name.as_str(), o.healthy, o.changed)).collect();
+    assert_eq!(moved, [("e1", true, false), ("e2", false, true), ("e3", true, false)]);
+    let gone = &event.origins[1];
+    assert_eq!((gone.failure_reason.as_str(), gone.response_code), ("TCP connection failed", 0));
+    assert_eq!((gone.ip.as_str(), gone.enabled, gone.monitors.len()), ("10.0.0.3", true, 0));
+    let pool = event.pool.as_ref().unwrap();
+    assert_eq!(
+        (pool.name.as_str(), pool.healthy, pool.changed, pool.minimum_origins),
+        ("eu", true, false, 1)
+    );
+    assert_eq!((pool.origins_total, pool.origins_enabled, pool.origins_healthy), (3, 3, 2));
+    let evidence = event.evidence.as_ref().unwrap();
+    let bad = evidence.last_bad.as_ref().unwrap();
+    assert_eq!((bad.detail.as_str(), bad.said.as_str()), ("connect_refused", "\\x00hi\\n"));
+    assert_eq!((bad.connected_ms, bad.total_ms, bad.tls_ms), (Some(1.25), 2.5, None));
+    assert_eq!(evidence.last_good.as_ref().unwrap().at, "2024-03-01T00:00:13.000Z");
+    let [pool] = bench.of(Kind::Pool)[..] else { panic!("{:?}", bench.events) };
+    assert!(pool.pool.as_ref().unwrap().changed && pool.origins.iter().all(|origin| !origin.changed));
+    assert_eq!(pool.new_health, NewHealth::Healthy, "a degraded pool takes traffic");
+
+    bench.events.clear();
+    bench.probe(2000 + 3 * NEXT, |_| false);
+    let [balancer] = bench.of(Kind::LoadBalancer)[..] else { panic!("{:?}", bench.events) };
+    let record = balancer.load_balancer.as_ref().unwrap();
+    assert_eq!((record.serving.as_slice(), record.fallback), (&["sorry".to_owned()][..], true));
+    assert_eq!((balancer.object.as_str(), balancer.new_health), ("www.example.com.", NewHealth::Unhealthy));
+    assert_eq!(bench.of(Kind::Pool).last().unwrap().new_health, NewHealth::Unhealthy);
+}
+
+#[test]
+fn events_read_back_as_they_were_written_and_sort_by_id() {
+    let mut bench = Bench::new(3, "web");
+    bench.probe(2000, |_| true);
+    bench.probe(2000 + NEXT, |_| false);
+    for event in &bench.events {
+        let line = event.line();
+        assert!(!line.contains('\n'));
+        assert_eq!(Event::read(line.as_bytes()).as_ref(), Some(event));
+        assert_eq!(Event::read(&line.as_bytes()[..line.len() / 2]), None, "a line cut short is none");
+    }
+    let ids: Vec<_> = bench.events.iter().map(|event| &event.id).collect();
+    assert!(ids.is_sorted_by(|one, next| one < next), "{ids:?}");
+}
+
+#[test]
+fn several_monitors_stand_under_each_endpoint() {
+    let mut bench = Bench::new(2, "[web, tcp]");
+    bench.probe(2000, |_| true);
+    bench.events.clear();
+    bench.probe(2000 + NEXT, |endpoint| endpoint != "e1");
+    let event = bench.of(Kind::Endpoint)[0];
+    let monitors = &event.origins[0].monitors;
+    let seen: Vec<_> = monitors.iter().map(|m| (m.id.as_str(), m.monitoring_only)).collect();
+    assert_eq!(seen, [("web", false), ("tcp", false)]);
+    assert!(monitors.iter().any(|monitor| !monitor.healthy));
+    let tests = bench.of(Kind::Test);
+    assert_eq!(tests.len(), 2, "each monitor's word by itself");
+    assert!(tests.iter().all(|test| test.origins.iter().all(|origin| !origin.changed)));
+}
+
+#[test]
+fn of_a_large_pool_only_what_moved_is_listed() {
+    let mut bench = Bench::new(MOST_ORIGINS as u32 + 1, "web");
+    bench.probe(2000, |_| true);
+    bench.events.clear();
+    bench.probe(2000 + NEXT, |endpoint| endpoint != "e7");
+    let event = bench.of(Kind::Endpoint)[0];
+    let [only] = &event.origins[..] else { panic!("{:?}", event.origins) };
+    assert_eq!((only.name.as_str(), only.changed), ("e7", true));
+    assert_eq!(event.pool.as_ref().unwrap().origins_total, MOST_ORIGINS as u32 + 1);
+}
+
+#[test]
+fn what_an_operator_takes_out_is_no_bad_news() {
+    let mut bench = Bench::new(2, "web");
+    bench.probe(2000, |_| true);
+    bench.events.clear();
+    for endpoint in ["e1", "e2"] {
+        let scope = Scope { pool: "eu".into(), endpoint: Some(endpoint.into()) };
+        let (by, reason) = ("ann".into(), "new disks".into());
+        let order = Order::Set { action: Action::Disable, reason, by, until: None };
+        bench.engine.order(&scope, order, at(3000)).unwrap();
+        bench.carry_out(at(3000));
+    }
+    let event = bench.of(Kind::Endpoint)[0];
+    assert_eq!((event.to.as_str(), event.new_health), ("disabled", NewHealth::Out));
+    assert_eq!(event.cause.as_ref().unwrap().by.as_deref(), Some("ann"));
+    assert_eq!(event.reason, "new disks");
+    let pools: Vec<_> =
+        bench.of(Kind::Pool).iter().map(|event| (event.to.clone(), event.new_health)).collect();
+    assert_eq!(pools.last().unwrap(), &("critical".to_owned(), NewHealth::Out), "nothing in it fails");
+    assert_eq!(bench.of(Kind::LoadBalancer).last().unwrap().new_health, NewHealth::Unhealthy);
+}

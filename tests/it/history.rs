@@ -1,0 +1,164 @@
+//! Files of events: written, put aside, removed, and read again.
+
+use std::fs;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use haledns::events::{Event, Kind, NewHealth};
+use haledns::history::{self, History, Limits, Wanted};
+use haledns::moment::utc_millis;
+use serde_json::json;
+
+use crate::support::folder::Folder;
+use crate::support::hale::run;
+
+fn event(number: u64, kind: &str, object: &str) -> Arc<Event> {
+    let unix = Duration::from_secs(1_709_251_200 + number);
+    let event = json!({
+        "id": format!("{number:012x}-0000"), "timestamp": utc_millis(unix), "kind": kind, "object": object,
+        "from": "healthy", "to": if number == 7 { "healthy" } else { "unhealthy" }, "changed": number != 7,
+        "new_health": "unhealthy", "lasted_ms": 61_000, "summary": "s", "reason": "TCP Timeout",
+    });
+    Arc::new(Event::read(event.to_string().as_bytes()).unwrap())
+}
+
+fn limits(max_size: u64, max_files: usize) -> Limits {
+    Limits { max_size, max_files, max_age: Duration::from_secs(86400) }
+}
+
+/// The numbers of the events that are read.
+fn read(folder: &Folder, wanted: &Wanted) -> Vec<u64> {
+    let mut numbers = Vec::new();
+    history::read(folder.path(), wanted, |event| {
+        numbers.push(u64::from_str_radix(event.id.split('-').next().unwrap(), 16).unwrap());
+        Ok(())
+    })
+    .unwrap();
+    numbers
+}
+
+fn files(folder: &Folder) -> Vec<String> {
+    let name = |entry: io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
+    let mut names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(name).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn events_are_there_when_the_writer_has_ended_and_more_are_added_later() {
+    let folder = Folder::new();
+    for run in 0..2 {
+        let history = History::start(folder.path().into(), limits(1 << 20, 8)).unwrap();
+        for number in 0..1000 {
+            history.take(&event(run * 1000 + number, "endpoint", "eu/a"));
+        }
+        assert_eq!(history.lost(), 0);
+    }
+    assert_eq!(read(&folder, &Wanted::default()), (0..2000).collect::<Vec<_>>());
+}
+
+#[test]
+fn large_files_are_put_aside_and_the_oldest_removed() {
+    let folder = Folder::new();
+    let size = event(0, "pool", "eu").line().len() as u64 + 1;
+    let history = History::start(folder.path().into(), limits(10 * size + 5, 3)).unwrap();
+    for number in 0..55 {
+        history.take(&event(number, "pool", "eu"));
+    }
+    drop(history);
+    assert_eq!(files(&folder).len(), 3, "{:?}", files(&folder));
+    let kept = read(&folder, &Wanted::default());
+    assert!(kept.len() > 20 && kept.is_sorted() && *kept.last().unwrap() == 54, "{kept:?}");
+
+    let old = fs::OpenOptions::new().write(true).open(folder.join(&files(&folder)[0])).unwrap();
+    old.set_modified(std::time::SystemTime::now() - Duration::from_secs(2 * 86400)).unwrap();
+    drop(History::start(folder.path().into(), limits(10 * size + 5, 3)).unwrap());
+    assert_eq!(files(&folder).len(), 2, "what is too old goes at the start");
+}
+
+#[test]
+fn a_line_cut_short_harms_no_other() {
+    let folder = Folder::new();
+    let whole = event(1, "pool", "eu").line();
+    folder.write("events.jsonl", &format!("{whole}\n{}", &whole[..40]));
+    assert_eq!(read(&folder, &Wanted::default()), [1]);
+    let history = History::start(folder.path().into(), limits(1 << 20, 8)).unwrap();
+    history.take(&event(2, "pool", "eu"));
+    drop(history);
+    assert_eq!(read(&folder, &Wanted::default()), [1, 2]);
+}
+
+#[test]
+fn what_is_wanted_is_picked_out() {
+    let folder = Folder::new();
+    let history = History::start(folder.path().into(), limits(1 << 20, 8)).unwrap();
+    for (number, kind, object) in [
+        (1, "endpoint", "eu/a"),
+        (2, "endpoint", "eu/b"),
+        (3, "pool", "eu"),
+        (4, "pool", "us"),
+        (5, "load_balancer", "www.example.com."),
+        (6, "test", "eu/a"),
+        (7, "pool", "us"),
+    ] {
+        history.take(&event(number, kind, object));
+    }
+    drop(history);
+    let object = |object: &str| Wanted { object: Some(object.into()), ..Wanted::default() };
+    let unix = |number: u64| Some(Duration::from_secs(1_709_251_200 + number));
+    for (wanted, numbers) in [
+        (object("eu"), vec![1, 2, 3, 6]),
+        (object("eu/a"), vec![1, 6]),
+        (object("WWW.example.com"), vec![5]),
+        (object("asia"), vec![]),
+        (Wanted { since: unix(3), until: unix(5), ..Wanted::default() }, vec![3, 4, 5]),
+        (Wanted { kind: Some(Kind::Pool), ..Wanted::default() }, vec![3, 4, 7]),
+        (Wanted { changed_only: true, kind: Some(Kind::Pool), ..Wanted::default() }, vec![3, 4]),
+        (Wanted { most: Some(2), ..Wanted::default() }, vec![6, 7]),
+    ] {
+        assert_eq!(read(&folder, &wanted), numbers, "{wanted:?}");
+    }
+}
+
+#[test]
+fn what_was_left_unhealthy_is_found_with_its_beginning() {
+    let folder = Folder::new();
+    let well = |number, kind: &str, object: &str| {
+        let bad = Event::clone(&event(number, kind, object));
+        Arc::new(Event { new_health: NewHealth::Healthy, ..bad })
+    };
+    let history = History::start(folder.path().into(), limits(1 << 20, 8)).unwrap();
+    for event in [
+        event(1, "endpoint", "eu/a"),
+        event(2, "endpoint", "eu/b"),
+        event(3, "endpoint", "eu/a"),
+        well(4, "endpoint", "eu/b"),
+        well(5, "pool", "eu/a"),
+    ] {
+        history.take(&event);
+    }
+    drop(history);
+    let open = history::left_open(folder.path()).unwrap();
+    let open: Vec<_> = open.iter().map(|event| (event.object.as_str(), &event.id[..12])).collect();
+    assert_eq!(open, [("eu/a", "000000000001")]);
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_named() {
+    let ended = run(["history", "--state-dir", "/nowhere/at/all"]);
+    assert_eq!(ended.code(), Some(1));
+    assert!(ended.log.contains("/nowhere/at/all/history: there is no history"), "{}", ended.log);
+    let ended = run(["history", "--since", "yesterday"]);
+    assert_eq!(ended.code(), Some(2));
+    assert!(ended.log.contains("such as `2026-11-30T04:50`"), "{}", ended.log);
+}
+
+#[test]
+fn a_row_is_for_people() {
+    let row = history::row(&event(1, "endpoint", "eu/a"), true);
+    let words: Vec<_> = row.split_whitespace().collect();
+    let expected = ["2024-03-01", "00:00:01.000Z", "endpoint", "eu/a", "healthy", "→", "unhealthy", "1m01s"];
+    assert_eq!(words[..8], expected);
+    assert!(row.ends_with("TCP Timeout\n"), "{row}");
+}
