@@ -211,13 +211,13 @@ fn a_full_disk_is_told_once_and_answers_go_on() {
     };
     until("the disk is full", || {
         order("unhealthy");
-        hale.count("can't be written") > 0
+        hale.count("verdicts can't be written") > 0
     });
     for what in ["healthy", "unhealthy", "healthy"] {
         order(what);
     }
     assert!(ask(hale.address(), WWW).is(&["192.0.2.1"]), "orders and answers go on");
-    assert_eq!(hale.count("can't be written"), 1);
+    assert_eq!(hale.count("verdicts can't be written"), 1);
     fs::remove_file(state.join("filler")).unwrap();
     hale.line("is written again");
     let text = fs::read_to_string(state.join("verdicts")).unwrap();
