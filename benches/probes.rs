@@ -134,10 +134,9 @@ fn address(n: u64) -> Ipv4Addr {
 fn configuration(plan: &Plan, folder: &Folder) -> String {
     let Plan { endpoints, interval, kind, port, .. } = plan;
     let tls = match kind.as_str() {
-        "https" => format!(
-            ", header: {{ Host: bench.test }}, ca_file: {}",
-            folder.path().join("ca.pem").display()
-        ),
+        "https" => {
+            format!(", header: {{ Host: bench.test }}, ca_file: {}", folder.path().join("ca.pem").display())
+        }
         _ => String::new(),
     };
     let mut text = format!(

@@ -2,6 +2,7 @@
 
 mod check;
 mod demo;
+mod hosts;
 mod listen;
 mod load;
 mod log;
