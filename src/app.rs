@@ -12,6 +12,7 @@
 
 pub mod demo;
 mod limits;
+pub mod rehearse;
 mod reload;
 
 use std::collections::HashMap;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use haledns::app::rehearse::{Refusal, Rehearsal, rehearse};
 use haledns::app::{self, demo};
 use haledns::config::{self, Loaded, LogFormat, Report, Severity};
 use haledns::telemetry;
@@ -52,6 +53,25 @@ enum Command {
         #[arg(long)]
         strict: bool,
     },
+    /// Play a scenario in virtual time and draw what happens: which pool
+    /// answers when, how soon a failure is noticed, when the last client has
+    /// moved. Exits 1 if something that the scenario expects isn't so.
+    #[command(after_help = "COLUMNS sets the width of the text. NO_COLOR switches colours off.")]
+    Simulate {
+        /// The scenario, one YAML file.
+        #[arg(value_name = "FILE")]
+        scenario: PathBuf,
+        /// Directories and files of a configuration; may be given several
+        /// times. Replaces the scenario's `config`.
+        #[arg(long, value_name = "PATH")]
+        config: Vec<PathBuf>,
+        /// Draw it into this file, too.
+        #[arg(long, value_name = "FILE")]
+        svg: Option<PathBuf>,
+        /// Print everything as JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Show it all on loopback: real endpoints to kill and revive, a real
     /// server to ask with dig. Needs no network, no root and no files.
     Demo {
@@ -92,6 +112,10 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Serve { paths, listen, log } => serve(paths, listen, log),
         Command::Check { paths, json, strict } => check(&paths, json, strict),
+        Command::Simulate { scenario, config, svg, json } => {
+            let colours = colours(&std::io::stdout());
+            simulate(&Rehearsal { scenario, config, svg, json, colours })
+        }
         Command::Demo { listen, endpoints_only, tour } => {
             let mode = match (endpoints_only, tour) {
                 (true, _) => demo::Mode::EndpointsOnly,
@@ -163,6 +187,20 @@ fn check(paths: &[PathBuf], json: bool, strict: bool) -> ExitCode {
     match report.has_errors() || (strict && !report.problems.is_empty()) {
         true => ExitCode::FAILURE,
         false => ExitCode::SUCCESS,
+    }
+}
+
+fn simulate(wanted: &Rehearsal) -> ExitCode {
+    match rehearse(wanted) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(Refusal::Files(report)) => {
+            let paths = std::slice::from_ref(&wanted.scenario);
+            eprint!("{}{}", report.text(colours(&std::io::stderr())), error_count(&report, paths));
+            ExitCode::FAILURE
+        }
+        Err(Refusal::Run(why)) => fail(why),
+        Err(Refusal::Write(path, error)) => fail(format!("{}: {error}", path.display())),
     }
 }
 

@@ -211,6 +211,16 @@ kinds! {
     below_cut: BelowCut { what: String, owner: String, cut: String } => "{what} at {owner} is never answered: {cut} is delegated by its NS records";
     in_child_zone: InChildZone { what: String, owner: String, zone: String } => "{what} at {owner} is never answered: {zone} is a zone of its own";
     no_fallback: NoFallback { name: String } => "the load balancer `{name}` has no `fallback_pool`";
+    // Scenarios.
+    not_manner: NotManner { value: String } => "`{value}` is nothing that an endpoint does";
+    not_subject: NotSubject { value: String } => "`{value}` does not say which endpoints are meant";
+    not_want: NotWant { value: String } => "`{value}` is nothing that can be looked at";
+    no_such_vantage: NoSuchVantage { name: String } => "there is no vantage `{name}`";
+    no_such_balancer: NoSuchBalancer { name: String } => "there is no load balancer `{name}`";
+    no_such_host: NoSuchHost { name: String } => "no endpoint is given by the host name `{name}`";
+    host_unsaid: HostUnsaid { name: String } => "nothing says where the host name `{name}` leads";
+    steps_backwards: StepsBackwards { at: String, before: String } => "this step is at {at}, and the one before at {before}";
+    empty_step: EmptyStep {} => "nothing happens in this step";
     // Lints.
     no_effect: NoEffect { key: String } => "`{key}` has no effect yet";
     long_ttl: LongTtl { ttl: u32 } => "answers are kept for {ttl} s, so clients follow a failure that late";
