@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::clock;
 use crate::config::{self, Report};
-use crate::simulate::timeline::{Answering, BalancerRow, End, Exposure, Span, Timeline, Track, Who};
+use crate::simulate::timeline::{Answering, BalancerRow, End, Exposure, Span, Stand, Timeline, Track, Who};
 use crate::simulate::{self, draw};
 use crate::telemetry;
 
@@ -92,10 +92,10 @@ fn in_json(timeline: &Timeline) -> Value {
         })
     });
     let pools = timeline.pools.iter().map(|row| {
-        json!({ "name": &*row.name, "spans": spans(&row.track, |state| json!({ "state": state.to_string() })) })
+        json!({ "name": &*row.name, "spans": spans(&row.track, |state| state.map(|state| json!({ "state": state.to_string() }))) })
     });
     let endpoints = timeline.endpoints.iter().map(|row| {
-        let spans = spans(&row.track, |stand| {
+        let stand = |stand: &Stand| {
             json!({
                 "stands": stand.word,
                 "serves": stand.up,
@@ -105,7 +105,8 @@ fn in_json(timeline: &Timeline) -> Value {
                 "starting": stand.starting,
                 "slow_start": stand.partial,
             })
-        });
+        };
+        let spans = spans(&row.track, |held| held.as_ref().map(stand));
         json!({ "name": row.scope.to_string(), "address": row.address.to_string(), "spans": spans })
     });
     json!({
@@ -142,7 +143,7 @@ fn balancer(timeline: &Timeline, row: &BalancerRow) -> Value {
         "unfit_seconds": row.unfit_for().as_secs_f64(),
         "silent_seconds": row.silent_for().as_secs_f64(),
         "unfit": timeline.exposures(row).iter().map(exposure).collect::<Vec<_>>(),
-        "spans": spans(&row.track, answering),
+        "spans": spans(&row.track, |held| held.answers().map(answering)),
     })
 }
 
@@ -163,9 +164,9 @@ fn exposure(exposure: &Exposure) -> Value {
 }
 
 /// What was so, without the times in which there was nothing.
-fn spans<T: PartialEq>(track: &Track<Option<T>>, of: impl Fn(&T) -> Value) -> Vec<Value> {
-    let there = |span: &Span<Option<T>>| {
-        let mut value = of(span.value.as_ref()?);
+fn spans<T: PartialEq>(track: &Track<T>, of: impl Fn(&T) -> Option<Value>) -> Vec<Value> {
+    let there = |span: &Span<T>| {
+        let mut value = of(&span.value)?;
         value["from"] = span.from.as_secs_f64().into();
         value["to"] = span.to.as_secs_f64().into();
         Some(value)

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::timeline::{Answering, BalancerRow, End, Exposure, Happened, Span, Stand, Timeline, Track, Who};
+use super::timeline::{BalancerRow, End, Exposure, Happened, Held, Span, Stand, Timeline, Track, Who};
 use crate::authority::BalancerState;
 use crate::health::PoolState;
 
@@ -56,16 +56,14 @@ const UNKNOWN: Sign = sign('░', Tone::Empty, 2, "unknown");
 fn endpoint_sign(stand: Option<Stand>) -> Sign {
     let Some(stand) = stand else { return ABSENT };
     match stand.word {
-        _ if stand.up && !stand.works => {
-            sign('!', Tone::Bad, 20, "does not work, and Hale doesn't know it yet")
-        }
+        _ if stand.up && !stand.works => sign('!', Tone::Bad, 20, "does not work, but counts as healthy"),
         _ if stand.up && stand.stale => sign('?', Tone::Fair, 6, "stale: nobody reports on it"),
         _ if stand.up && stand.degraded => DEGRADED,
         _ if stand.up && stand.partial => sign('▄', Tone::Fair, 4, "slow start: a part of its weight"),
         "healthy" => HEALTHY,
         "up" if !stand.measured => sign('=', Tone::Good, 1, "in answers, and nothing probes it"),
         "up" => sign('U', Tone::Fair, 5, "in answers, whatever probes say"),
-        "unhealthy" if stand.works => sign('+', Tone::Fair, 8, "works again, and Hale doesn't know it yet"),
+        "unhealthy" if stand.works => sign('+', Tone::Fair, 8, "works, but counts as unhealthy"),
         "unhealthy" => sign('x', Tone::Bad, 15, "unhealthy"),
         "unknown" if stand.starting => sign('s', Tone::Fair, 7, "in its start period"),
         "unknown" => UNKNOWN,
@@ -103,7 +101,7 @@ impl Letters {
     fn of(timeline: &Timeline) -> Letters {
         let mut letters = Letters::default();
         let spans = timeline.balancers.iter().flat_map(|row| row.track.spans());
-        for answering in spans.filter_map(|span| span.value.as_ref()) {
+        for answering in spans.filter_map(|span| span.value.answers()) {
             let place = (answering.pools.clone(), answering.fallback);
             if !answering.addresses.is_empty() && !letters.0.contains(&place) {
                 letters.0.push(place);
@@ -112,8 +110,12 @@ impl Letters {
         letters
     }
 
-    fn sign(&self, answering: Option<&Answering>) -> Sign {
-        let Some(answering) = answering else { return sign('.', Tone::Bad, 30, "nobody answers") };
+    fn sign(&self, held: &Held) -> Sign {
+        let answering = match held {
+            Held::Absent => return ABSENT,
+            Held::Down => return sign('.', Tone::Bad, 30, "nobody answers"),
+            Held::Answers(answering) => answering,
+        };
         if answering.addresses.is_empty() {
             return sign('_', Tone::Bad, 29, "no address: only the SOA");
         }
@@ -203,7 +205,7 @@ impl Sheet<'_> {
         self.axis();
         let letters = Letters::of(timeline);
         for row in &timeline.balancers {
-            self.row(&row.name.to_string(), &row.track, |it| letters.sign(it.as_ref()));
+            self.row(&row.name.to_string(), &row.track, |it| letters.sign(it));
             self.clients(row);
         }
         self.out.push('\n');
@@ -352,7 +354,7 @@ impl Sheet<'_> {
         self.out.push('\n');
         for Happened { at, who, text } in &self.timeline.events {
             let mark = if *who == Who::Scenario { '▼' } else { ' ' };
-            self.out += &format!("{:>11} {mark} {text}\n", clock(*at));
+            self.out += &format!("{mark} {:<10} {text}\n", clock(*at));
         }
     }
 

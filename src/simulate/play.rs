@@ -9,7 +9,7 @@ use super::Drive;
 use super::network::Network;
 use super::script::{Deed, Expected, Script, Setup, Want};
 use super::timeline::{
-    Answering, BalancerRow, Checked, EndpointRow, Happened, PoolRow, Stand, Timeline, Track, Who,
+    Answering, BalancerRow, Checked, EndpointRow, Happened, Held, PoolRow, Stand, Timeline, Track, Who,
 };
 use crate::authority::Snapshot;
 use crate::engine::{BalancerView, Change, Engine, Status};
@@ -263,7 +263,15 @@ impl Player {
             None => Memory::default(),
         };
         let at = self.time();
-        for row in &mut self.timeline.balancers {
+        let there =
+            |row: &&mut BalancerRow| row.track.spans().last().is_some_and(|it| it.value != Held::Absent);
+        for row in self.timeline.balancers.iter_mut().filter(there) {
+            row.track.note(at, Held::Down);
+        }
+        for row in &mut self.timeline.pools {
+            row.track.note(at, None);
+        }
+        for row in &mut self.timeline.endpoints {
             row.track.note(at, None);
         }
         let now = now + away;
@@ -314,7 +322,7 @@ impl Player {
         for pool in &status.pools {
             if !self.timeline.pools.iter().any(|row| row.name == pool.name) {
                 let mut row = PoolRow { name: Arc::clone(&pool.name), track: Track::default() };
-                begin(&mut row.track, at);
+                begin(&mut row.track, at, None);
                 row.track.note(at, Some(pool.health.state));
                 self.timeline.pools.push(row);
             }
@@ -336,7 +344,7 @@ impl Player {
         for (scope, address, standing) in there {
             if !self.timeline.endpoints.iter().any(|row| row.scope == scope && row.address == address) {
                 let mut track = Track::default();
-                begin(&mut track, at);
+                begin(&mut track, at, None);
                 track.note(at, Some(stand(&standing, self.network.works(&scope, address, now))));
                 self.timeline.endpoints.push(EndpointRow { scope, address, track });
             }
@@ -366,13 +374,14 @@ impl Player {
             if let Some((balancer, _)) = found {
                 row.ttl = row.ttl.max(balancer.ttl);
             }
-            changed |= row.track.note(at, found.map(|(_, answering)| answering.clone()));
+            let held = found.map_or(Held::Absent, |(_, answering)| Held::Answers(answering.clone()));
+            changed |= row.track.note(at, held);
         }
         for (balancer, answering) in there {
             if !self.timeline.balancers.iter().any(|row| row.name == balancer.name) {
                 let mut track = Track::default();
-                begin(&mut track, at);
-                track.note(at, Some(answering));
+                begin(&mut track, at, Held::Absent);
+                track.note(at, Held::Answers(answering));
                 let (name, ttl) = (balancer.name.clone(), balancer.ttl);
                 self.timeline.balancers.push(BalancerRow { name, ttl, track });
                 changed = true;
@@ -417,13 +426,15 @@ impl Player {
     fn note_unfit(&mut self) -> bool {
         let (at, now) = (self.time(), self.drive.now());
         for row in &mut self.timeline.balancers {
-            let Some(Some(held)) = row.track.spans().last().map(|span| span.value.clone()) else { continue };
+            let Some(held) = row.track.spans().last().and_then(|span| span.value.answers()).cloned() else {
+                continue;
+            };
             let endpoints = self.timeline.endpoints.iter();
             let in_answers = endpoints
                 .filter(|end| held.addresses.contains(&end.address) && held.pools.contains(&end.scope.pool));
             let unfit = in_answers.filter(|end| !self.network.works(&end.scope, end.address, now));
             let unfit = unfit.map(|end| (end.scope.clone(), end.address)).collect();
-            row.track.note(at, Some(Answering { unfit, ..held }));
+            row.track.note(at, Held::Answers(Answering { unfit, ..held }));
         }
         false
     }
@@ -435,7 +446,7 @@ impl Player {
         let (what, wanted, got) = match &expected.what {
             Want::Answers { name, ipv6, addresses } => {
                 let row = self.timeline.balancers.iter().find(|row| row.name == *name);
-                let last = row.and_then(|row| row.track.spans().last()?.value.as_ref());
+                let last = row.and_then(|row| row.track.spans().last()?.value.answers());
                 let of_family = |answering: &Answering| {
                     answering.addresses.iter().copied().filter(|it| it.is_ipv6() == *ipv6).collect()
                 };
@@ -487,9 +498,9 @@ fn is_news(change: &Change) -> bool {
 }
 
 /// What appears later was not there before.
-fn begin<T: PartialEq>(track: &mut Track<Option<T>>, at: Duration) {
+fn begin<T: PartialEq>(track: &mut Track<T>, at: Duration, nothing: T) {
     if at > Duration::ZERO {
-        track.note(Duration::ZERO, None);
+        track.note(Duration::ZERO, nothing);
     }
 }
 

@@ -45,8 +45,27 @@ pub struct BalancerRow {
     pub name: Name,
     /// The longest TTL it had, in seconds.
     pub ttl: u32,
-    /// None: there was no such load balancer, or nobody to answer.
-    pub track: Track<Option<Answering>>,
+    pub track: Track<Held>,
+}
+
+/// What is held of a load balancer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Held {
+    /// No configuration in force has it.
+    Absent,
+    /// No server is there to answer.
+    Down,
+    Answers(Answering),
+}
+
+impl Held {
+    /// What it answers, if it does.
+    pub fn answers(&self) -> Option<&Answering> {
+        match self {
+            Held::Answers(answering) => Some(answering),
+            Held::Absent | Held::Down => None,
+        }
+    }
 }
 
 /// What a load balancer answers.
@@ -220,11 +239,11 @@ impl Timeline {
         let mut found: Vec<Exposure> = Vec::new();
         let spans = balancer.track.spans();
         for (number, span) in spans.iter().enumerate() {
-            let Some(answering) = &span.value else { continue };
+            let Some(answering) = span.value.answers() else { continue };
             for (scope, address) in &answering.unfit {
-                let unfit = |span: &Span<Option<Answering>>| {
+                let unfit = |span: &Span<Held>| {
                     let there = (scope.clone(), *address);
-                    span.value.as_ref().is_some_and(|other| other.unfit.contains(&there))
+                    span.value.answers().is_some_and(|other| other.unfit.contains(&there))
                 };
                 if number > 0 && unfit(&spans[number - 1]) {
                     continue; // it began before
@@ -232,7 +251,7 @@ impl Timeline {
                 let last = spans[number..].iter().take_while(|span| unfit(span)).last().unwrap_or(span);
                 let after = spans.iter().find(|span| span.from >= last.to);
                 let still = after
-                    .and_then(|span| span.value.as_ref())
+                    .and_then(|span| span.value.answers())
                     .is_some_and(|it| it.addresses.contains(address));
                 let end = match (after, still) {
                     (None, _) => End::Lasted,
@@ -259,15 +278,19 @@ impl Timeline {
 impl BalancerRow {
     /// How long something in its answers did not work.
     pub fn unfit_for(&self) -> Duration {
-        self.lasting(|value| value.as_ref().is_some_and(|it| !it.unfit.is_empty()))
+        self.lasting(|held| held.answers().is_some_and(|it| !it.unfit.is_empty()))
     }
 
     /// How long it had no address to answer with, or nobody answered.
     pub fn silent_for(&self) -> Duration {
-        self.lasting(|value| value.as_ref().is_none_or(|it| it.addresses.is_empty()))
+        self.lasting(|held| match held {
+            Held::Absent => false,
+            Held::Down => true,
+            Held::Answers(answering) => answering.addresses.is_empty(),
+        })
     }
 
-    fn lasting(&self, is: impl Fn(&Option<Answering>) -> bool) -> Duration {
+    fn lasting(&self, is: impl Fn(&Held) -> bool) -> Duration {
         self.track.spans().iter().filter(|span| is(&span.value)).map(|span| span.to - span.from).sum()
     }
 }
@@ -330,7 +353,7 @@ mod tests {
             moments.sort_unstable();
             for at in moments {
                 let there = at < left;
-                track.note(seconds(at), Some(answering(there, there && (10..works).contains(&at))));
+                track.note(seconds(at), Held::Answers(answering(there, there && (10..works).contains(&at))));
             }
             let name = "www.example.com".parse().unwrap();
             timeline.balancers.push(BalancerRow { name, ttl: 30, track });

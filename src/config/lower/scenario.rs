@@ -115,7 +115,7 @@ impl Lower<'_> {
         let mut model = Arc::clone(&setup.model);
         let mut begin = Vec::new();
         self.behaviours(&shape.endpoints, &model, &mut begin);
-        self.lookups(&shape.hosts, &model, &mut begin);
+        self.lookups(&shape.hosts, &mut begin);
         self.uplinks(&shape.vantages, &model, &mut begin);
         let mut hosts: Vec<Arc<str>> = Vec::new();
         self.every_host(place, &model, &begin, &mut hosts);
@@ -134,7 +134,8 @@ impl Lower<'_> {
                 }
             }
             self.behaviours(&step.endpoints, &model, &mut deeds);
-            self.lookups(&step.hosts, &model, &mut deeds);
+            self.known_hosts(&step.hosts, &[&model]);
+            self.lookups(&step.hosts, &mut deeds);
             self.uplinks(&step.vantages, &model, &mut deeds);
             if !step.reload.is_absent() {
                 let all: Vec<Deed> = begin
@@ -262,15 +263,20 @@ impl Lower<'_> {
         found
     }
 
-    fn lookups(&self, field: &Field<Named<OneOrMany<Scalar>>>, model: &Model, deeds: &mut Vec<Deed>) {
-        let known: Vec<&str> = hosts(model).map(|name| &**name).collect();
+    /// Refuses lookups of names that no endpoint is given by.
+    fn known_hosts(&self, field: &Field<Named<OneOrMany<Scalar>>>, models: &[&Arc<Model>]) {
+        let known: Vec<&str> = models.iter().flat_map(|model| hosts(model)).map(|name| &**name).collect();
         for (key, field) in field.get().map(|named| &named.0[..]).unwrap_or_default() {
-            let Field::Given(place, list) = field else { continue };
-            if !known.contains(&key.as_str()) {
+            if let (Some(place), false) = (field.place(), known.contains(&key.as_str())) {
                 let kind = ProblemKind::NoSuchHost { name: brief(key) };
-                self.gather.refuse(Spot::Key(*place), kind, self.one_of(key, &known));
-                continue;
+                self.gather.refuse(Spot::Key(place), kind, self.one_of(key, &known));
             }
+        }
+    }
+
+    fn lookups(&self, field: &Field<Named<OneOrMany<Scalar>>>, deeds: &mut Vec<Deed>) {
+        for (key, field) in field.get().map(|named| &named.0[..]).unwrap_or_default() {
+            let Field::Given(_, list) = field else { continue };
             let lookup = match &list.0[..] {
                 [] => Lookup::NoSuchName,
                 [Field::Given(_, only)] if only.text == "fails" => Lookup::Failed,

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::super::timeline::{BalancerRow, Span, Timeline, Track, Who};
+use super::super::timeline::{BalancerRow, Held, Span, Timeline, Track, Who};
 use super::{Letters, Sign, Tone, clock, endpoint_sign, pool_sign, short, sign, tick, words_of};
 
 const WIDTH: f64 = 1200.0;
@@ -61,16 +61,16 @@ impl Drawing<'_> {
         let letters = Letters::of(timeline);
         let mut rows = std::mem::take(&mut self.out);
         for row in &timeline.balancers {
-            let words = |it: &_| match it {
-                None => "nobody answers".to_owned(),
-                Some(super::Answering { pools, addresses, fallback, .. }) => {
-                    let all: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-                    let from = Letters::words(&(pools.clone(), *fallback));
-                    let what = if all.is_empty() { "no address".into() } else { all.join(", ") };
-                    format!("{}: {what}", if from.is_empty() { "no pool" } else { &from })
+            let words = |held: &Held| {
+                let Some(answering) = held.answers() else { return "nobody answers".to_owned() };
+                if answering.addresses.is_empty() {
+                    return "no address".to_owned();
                 }
+                let all: Vec<String> = answering.addresses.iter().map(ToString::to_string).collect();
+                let from = Letters::words(&(answering.pools.clone(), answering.fallback));
+                format!("{from}: {}", all.join(", "))
             };
-            self.row(&row.name.to_string(), 0.0, &row.track, |it| letters.sign(it.as_ref()), words);
+            self.row(&row.name.to_string(), 0.0, &row.track, |it| letters.sign(it), words);
             self.clients(row);
         }
         self.y += ROW / 2.0;
