@@ -394,7 +394,12 @@ fn words_of(timeline: &Timeline, row: &BalancerRow) -> Vec<String> {
     let (unfit, silent) = (row.unfit_for(), row.silent_for());
     lines.push(match unfit.is_zero() {
         true => format!("{} answered only with what works", row.name),
-        false => format!("{} answered for {} with something that does not work", row.name, lasting(unfit)),
+        false => format!(
+            "{} answered for {} with something that does not work (TTL {} s)",
+            row.name,
+            lasting(unfit),
+            row.ttl
+        ),
     });
     if !silent.is_zero() {
         lines.push(format!("  for {} it gave no address", lasting(silent)));
@@ -405,18 +410,18 @@ fn words_of(timeline: &Timeline, row: &BalancerRow) -> Vec<String> {
 
 fn exposure_in_words(exposure: &Exposure, ttl: u32) -> String {
     let Exposure { scope, address, from, to, end, clients_until } = exposure;
-    let lasted = lasting(*to - *from);
-    let head = format!("{}: {scope} ({address}) did not work", clock(*from));
+    let head = format!("{:<10} {scope} ({address}) failed: in answers", clock(*from));
+    let (lasted, out) = (lasting(*to - *from), clock(*to));
     match end {
-        End::Worked => format!("{head} and worked again after {lasted}, still in the answers"),
-        End::Lasted => format!("{head} and is still in the answers at the end, after {lasted}"),
+        End::Worked => format!("{head} until it worked again at {out} ({lasted})"),
+        End::Lasted => format!("{head} to the end ({lasted})"),
         End::Left => {
             let moved = clock(*clients_until);
             let how = match *clients_until < *to + Duration::from_secs(u64::from(ttl)) {
-                true => format!("it worked again at {moved}"),
-                false => format!("the last client had moved at {moved} (TTL {ttl} s)"),
+                true => format!("in caches until it worked again at {moved}"),
+                false => format!("in caches until {moved}"),
             };
-            format!("{head}; out of the answers after {lasted}, at {}; {how}", clock(*to))
+            format!("{head} until {out} ({lasted}), {how}")
         }
     }
 }

@@ -6,6 +6,7 @@ mod probe;
 mod running;
 mod scenarios;
 mod serve;
+mod simulate;
 mod simulation;
 mod support;
 mod wire;

@@ -118,7 +118,10 @@ impl Lower<'_> {
         self.lookups(&shape.hosts, &mut begin);
         self.uplinks(&shape.vantages, &model, &mut begin);
         let mut hosts: Vec<Arc<str>> = Vec::new();
-        self.every_host(place, &model, &begin, &mut hosts);
+        let said = !matches!(shape.hosts, Field::Broken(_));
+        if said {
+            self.every_host(place, &model, &begin, &mut hosts);
+        }
         let mut steps: Vec<script::Step> = Vec::new();
         let given = shape.steps.get().map(|steps| &steps[..]).unwrap_or_default();
         for field in given {
@@ -137,7 +140,7 @@ impl Lower<'_> {
             self.known_hosts(&step.hosts, &[&model]);
             self.lookups(&step.hosts, &mut deeds);
             self.uplinks(&step.vantages, &model, &mut deeds);
-            if !step.reload.is_absent() {
+            if said && !step.reload.is_absent() {
                 let all: Vec<Deed> = begin
                     .iter()
                     .chain(steps.iter().flat_map(|step| &step.deeds))
@@ -149,12 +152,18 @@ impl Lower<'_> {
             self.orders(step, &model, &mut deeds);
             self.restart(&step.restart, &mut deeds);
             let expected = self.expected(&step.expect, &model);
-            if deeds.is_empty() && expected.is_empty() && !self.gather.has_errors() {
+            let idle = deeds.is_empty() && expected.is_empty() && step.reload.is_absent();
+            if idle && !self.gather.has_errors() {
                 let help = "write what happens, such as `endpoints: { eu/eu-1: hang }`, or what to `expect`";
                 self.gather.refuse(Spot::Value(*place), ProblemKind::EmptyStep {}, Some(help.into()));
             }
             steps.push(script::Step { at, deeds, expected });
         }
+        let later = steps.iter().flat_map(|step| &step.deeds).filter_map(|deed| match deed {
+            Deed::Reload(setup) => Some(&setup.model),
+            _ => None,
+        });
+        self.known_hosts(&shape.hosts, &std::iter::once(&setup.model).chain(later).collect::<Vec<_>>());
         Some(Script {
             title,
             setup,

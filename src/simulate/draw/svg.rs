@@ -93,6 +93,10 @@ impl Drawing<'_> {
             let letter = char::from(b'A' + (number % 26) as u8);
             self.line(MARGIN, &format!("{letter}: answers from {}", Letters::words(place)), "");
         }
+        if timeline.balancers.iter().any(|row| !timeline.exposures(row).is_empty()) {
+            self.line(MARGIN, "!: answers carry what does not work", "");
+            self.line(MARGIN, "~: clients may still have such an answer", "");
+        }
         self.y += ROW / 2.0;
         for event in &timeline.events {
             let mark = if event.who == Who::Scenario { "▼ " } else { "" };
@@ -182,18 +186,16 @@ impl Drawing<'_> {
             self.y
         );
         let letter = if sign.letter.is_ascii_graphic() { sign.letter.to_string() } else { String::new() };
-        let label = match words.chars().count() as f64 * LETTER + 8.0 < width {
-            true => words.to_owned(),
-            false if LETTER + 4.0 < width => letter,
-            false => String::new(),
-        };
+        let brief = words.split(':').next().unwrap_or_default();
+        let fits = |label: &&str| label.chars().count() as f64 * LETTER + 6.0 < width;
+        let label = [words, brief, &letter].into_iter().find(fits).unwrap_or_default();
         if !label.is_empty() {
             let _ = write!(
                 self.out,
                 "<text class=\"in\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
                 x + 4.0,
                 self.y + 12.0,
-                escaped(&label)
+                escaped(label)
             );
         }
         self.out += "</g>\n";
