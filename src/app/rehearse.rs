@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::clock;
 use crate::config::{self, Report};
+use crate::health::PoolState;
 use crate::simulate::timeline::{Answering, BalancerRow, End, Exposure, Span, Stand, Timeline, Track, Who};
 use crate::simulate::{self, draw};
 use crate::telemetry;
@@ -92,7 +93,8 @@ fn in_json(timeline: &Timeline) -> Value {
         })
     });
     let pools = timeline.pools.iter().map(|row| {
-        json!({ "name": &*row.name, "spans": spans(&row.track, |state| state.map(|state| json!({ "state": state.to_string() }))) })
+        let state = |state: &Option<PoolState>| Some(json!({ "state": (*state)?.to_string() }));
+        json!({ "name": &*row.name, "spans": spans(&row.track, state) })
     });
     let endpoints = timeline.endpoints.iter().map(|row| {
         let stand = |stand: &Stand| {

@@ -1,6 +1,6 @@
 //! Lives through a scenario.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -327,27 +327,27 @@ impl Player {
                 self.timeline.pools.push(row);
             }
         }
-        let mut there: Vec<(Scope, IpAddr, Standing)> = Vec::new();
+        let mut order: Vec<(Scope, IpAddr)> = Vec::new();
+        let mut there: BTreeMap<(Scope, IpAddr), Standing> = BTreeMap::new();
         for pool in &status.pools {
             for endpoint in &pool.endpoints {
                 let scope =
                     Scope { pool: Arc::clone(&pool.name), endpoint: Some(Arc::clone(&endpoint.name)) };
-                there.push((scope, endpoint.address, endpoint.standing));
+                order.push((scope.clone(), endpoint.address));
+                there.insert((scope, endpoint.address), endpoint.standing);
             }
         }
         for row in &mut self.timeline.endpoints {
-            let found =
-                there.iter().find(|(scope, address, _)| *scope == row.scope && *address == row.address);
+            let found = there.remove(&(row.scope.clone(), row.address));
             let works = self.network.works(&row.scope, row.address, now);
-            changed |= row.track.note(at, found.map(|(_, _, standing)| stand(standing, works)));
+            changed |= row.track.note(at, found.map(|standing| stand(&standing, works)));
         }
-        for (scope, address, standing) in there {
-            if !self.timeline.endpoints.iter().any(|row| row.scope == scope && row.address == address) {
-                let mut track = Track::default();
-                begin(&mut track, at, None);
-                track.note(at, Some(stand(&standing, self.network.works(&scope, address, now))));
-                self.timeline.endpoints.push(EndpointRow { scope, address, track });
-            }
+        for (scope, address) in order {
+            let Some(standing) = there.remove(&(scope.clone(), address)) else { continue };
+            let mut track = Track::default();
+            begin(&mut track, at, None);
+            track.note(at, Some(stand(&standing, self.network.works(&scope, address, now))));
+            self.timeline.endpoints.push(EndpointRow { scope, address, track });
         }
         changed
     }
