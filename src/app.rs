@@ -14,6 +14,7 @@ mod announce;
 pub mod demo;
 mod limits;
 mod operator;
+pub mod rehearse;
 mod reload;
 pub mod timing;
 

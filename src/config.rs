@@ -18,6 +18,7 @@ mod lower;
 mod place;
 mod problem;
 mod reader;
+mod scenario;
 mod shape;
 mod value;
 mod words;
@@ -35,6 +36,7 @@ pub use words::nearest;
 pub use problem::{Also, Excerpt, Problem, ProblemKind, Report, Severity};
 
 use crate::model::Model;
+use crate::simulate::Script;
 use place::{Gather, Source, Span};
 
 /// Files above it are not read.
@@ -140,6 +142,34 @@ pub fn load(paths: &[PathBuf]) -> Result<Loaded, Report> {
 pub fn load_texts(files: Vec<(PathBuf, Vec<u8>)>) -> Result<Loaded, Report> {
     let first = files.first().map(|(path, _)| path.clone());
     assemble(files, first.as_deref(), Gather::default())
+}
+
+/// Reads a scenario and the configurations it names; `given` stands in for
+/// its own.
+pub fn load_scenario(path: &Path, given: &[PathBuf]) -> Result<Script, Report> {
+    let mut gather = Gather::default();
+    if path.is_dir() {
+        let kind = ProblemKind::Unreadable { why: "it is a directory".into() };
+        gather.refuse_file(path, kind, Some("give the path of one YAML file".into()));
+    }
+    let mut files = match gather.has_problems() {
+        true => Vec::new(),
+        false => find::read_all(&[path.to_owned()], MAX_FILE, &gather),
+    };
+    let node = files.pop().and_then(|(path, octets)| {
+        let file = decode(path, octets, &mut gather)?;
+        file::read(file, &mut gather)
+    });
+    let load = |paths: &[PathBuf]| load(paths).map_err(|report| report.problems);
+    let made = match &node {
+        Some(node) => lower::scenario::lower(&reader::shape(node, &gather), &gather, given, &load),
+        None => Err(Vec::new()),
+    };
+    made.map_err(|elsewhere| {
+        let mut problems = gather.into_problems(&BTreeSet::new());
+        problems.extend(elsewhere);
+        Report { problems }
+    })
 }
 
 fn assemble(

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use haledns::app::rehearse::{Refusal, Rehearsal, rehearse};
 use haledns::app::{self, StateAt, demo};
 use haledns::cli::{self, CommandError, Server, Style};
 use haledns::clock::Clock;
@@ -108,6 +109,25 @@ enum Command {
         /// Only the newest so many.
         #[arg(short = 'n', value_name = "NUMBER")]
         most: Option<usize>,
+    },
+    /// Play a scenario in virtual time and draw what happens: which pool
+    /// answers when, how soon a failure is noticed, when the last client has
+    /// moved. Exits 1 if something that the scenario expects isn't so.
+    #[command(after_help = "COLUMNS sets the width of the text. NO_COLOR switches colours off.")]
+    Simulate {
+        /// The scenario, one YAML file.
+        #[arg(value_name = "FILE")]
+        scenario: PathBuf,
+        /// Directories and files of a configuration; may be given several
+        /// times. Replaces the scenario's `config`.
+        #[arg(long, value_name = "PATH")]
+        config: Vec<PathBuf>,
+        /// Draw it into this file, too.
+        #[arg(long, value_name = "FILE")]
+        svg: Option<PathBuf>,
+        /// Print everything as JSON.
+        #[arg(long)]
+        json: bool,
     },
     /// Show it all on loopback: real endpoints to kill and revive, a real
     /// server to ask with dig. Needs no network, no root and no files.
@@ -310,6 +330,10 @@ fn main() -> ExitCode {
         Command::History { object, state_dir, since, until, kind, changed_only, json, evidence, most } => {
             let wanted = Wanted { object, since, until, kind, changed_only, most };
             show_history(state_dir, &wanted, json, evidence)
+        }
+        Command::Simulate { scenario, config, svg, json } => {
+            let colours = colours(&std::io::stdout());
+            simulate(&Rehearsal { scenario, config, svg, json, colours })
         }
         Command::Demo { listen, endpoints_only, tour } => {
             let mode = match (endpoints_only, tour) {
@@ -542,6 +566,20 @@ fn kind(text: &str) -> Result<Kind, String> {
         let words: Vec<_> = known().map(Kind::as_str).collect();
         format!("it takes one of: {}", words.join(", "))
     })
+}
+
+fn simulate(wanted: &Rehearsal) -> ExitCode {
+    match rehearse(wanted) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(Refusal::Files(report)) => {
+            let paths = std::slice::from_ref(&wanted.scenario);
+            eprint!("{}{}", report.text(colours(&std::io::stderr())), error_count(&report, paths));
+            ExitCode::FAILURE
+        }
+        Err(Refusal::Run(why)) => fail(why),
+        Err(Refusal::Write(path, error)) => fail(format!("{}: {error}", path.display())),
+    }
 }
 
 /// Whether text that goes there may be coloured (no-color.org).

@@ -64,6 +64,11 @@ impl<const N: usize> Candidates<N> {
         self.addresses.is_empty()
     }
 
+    /// All addresses that an answer may carry.
+    pub fn addresses(&self) -> &[[u8; N]] {
+        &self.addresses
+    }
+
     /// The same candidates without some addresses.
     fn without(&self, gone: impl Fn(&[u8; N]) -> bool) -> Candidates<N> {
         let stays: Vec<usize> =
@@ -344,6 +349,17 @@ impl<const N: usize> Choice<N> {
                 let mark = chance.below(*total);
                 let place = pools.partition_point(|(running, _)| *running <= mark);
                 Some(&pools[place].1)
+            }
+        }
+    }
+
+    /// All addresses that answers may carry.
+    pub fn addresses(&self) -> Vec<[u8; N]> {
+        match self {
+            Choice::Nothing => Vec::new(),
+            Choice::Pool(candidates) => candidates.addresses().to_vec(),
+            Choice::Random(pools) => {
+                pools.iter().flat_map(|(_, candidates)| candidates.addresses()).copied().collect()
             }
         }
     }

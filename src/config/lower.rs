@@ -16,6 +16,7 @@ mod monitors;
 mod pools;
 mod records;
 mod rules;
+pub mod scenario;
 mod vantages;
 mod zones;
 

@@ -122,6 +122,12 @@ impl Gather {
         path.parent().unwrap_or(Path::new(""))
     }
 
+    /// Where something is written: file, line and column.
+    pub fn written_at(&self, spot: Spot) -> String {
+        let (file, span, _) = self.locate(spot);
+        format!("{}:{}:{}", self.sources[file].path.display(), span.line, span.column)
+    }
+
     /// The last step to a place, as shown in messages.
     pub fn key_of(&self, place: Place) -> String {
         let stand = self.stand(place);

@@ -232,6 +232,15 @@ kinds! {
     not_receiver: NotReceiver {} => "this is not an address of HTTP";
     not_secret: NotSecret {} => "a secret consists of visible ASCII characters";
     no_such_load_balancer: NoSuchLoadBalancer { name: String } => "there is no load balancer `{name}`";
+    // Scenarios.
+    not_manner: NotManner { value: String } => "`{value}` is nothing that an endpoint does";
+    not_subject: NotSubject { value: String } => "`{value}` does not say which endpoints are meant";
+    not_want: NotWant { value: String } => "`{value}` is nothing that can be looked at";
+    no_such_vantage: NoSuchVantage { name: String } => "there is no vantage `{name}`";
+    no_such_host: NoSuchHost { name: String } => "no endpoint is given by the host name `{name}`";
+    host_unsaid: HostUnsaid { name: String } => "nothing says where the host name `{name}` leads";
+    steps_backwards: StepsBackwards { at: String, before: String } => "this step is at {at}, and the one before at {before}";
+    empty_step: EmptyStep {} => "nothing happens in this step";
     // Lints.
     @lints
     long_ttl: LongTtl { ttl: u32 } => "answers are kept for {ttl} s, so clients follow a failure that late";

@@ -201,6 +201,8 @@ static RANDOM_STEERING: Words =
     Words { name: "`random_steering`", null: &["pool_weights", "default_weight"], ..NONE };
 static SLO: Words = Words { name: "`slo`", ..NONE };
 static STEERING: Words = Words { name: "`endpoint_steering`", ..NONE };
+static SCENARIO: Words = Words { name: "a scenario", ..NONE };
+static STEP: Words = Words { name: "a step", ..NONE };
 static MX: Words = Words { name: "an MX value", aliases: &["priority", "value"], ..NONE };
 
 /// The words for the shape of this name.
@@ -228,6 +230,8 @@ pub fn of(shape: &str) -> &'static Words {
         "Slo" => &SLO,
         "RandomSteering" => &RANDOM_STEERING,
         "Steering" => &STEERING,
+        "Scenario" => &SCENARIO,
+        "Step" => &STEP,
         _ => &NONE,
     }
 }

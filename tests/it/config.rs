@@ -16,19 +16,25 @@ use haledns::model::{
 
 const CASES: &str = "tests/config";
 
-/// Every file and directory in `tests/config`, against the report beside it.
+/// Scenarios that are refused.
+const SCENARIOS: &str = "tests/simulate/refused";
+
+/// Every file and directory in `tests/config`, and every scenario in
+/// `tests/simulate/refused`, against the report beside it.
 /// With `UPDATE_EXPECTED=1` the reports are written anew, to be read over.
 #[test]
 fn every_problem_is_reported_in_these_words() {
     let mut wrong = Vec::new();
     let mut seen = BTreeSet::new();
-    for case in cases() {
-        let report = match config::load(std::slice::from_ref(&case)) {
-            Ok(loaded) => loaded.lint_report(),
-            Err(report) => report,
+    let scenarios = || yaml_in(SCENARIOS).into_iter().map(|case| (case, SCENARIOS));
+    for (case, folder) in cases().into_iter().map(|case| (case, CASES)).chain(scenarios()) {
+        let report = match folder == CASES {
+            true => config::load(std::slice::from_ref(&case)).map(|loaded| loaded.lint_report()),
+            false => config::load_scenario(&case, &[]).map(|_| Report::default()),
         };
+        let report = report.unwrap_or_else(|report| report);
         seen.extend(report.problems.iter().map(|problem| problem.kind.id()));
-        let text = report.text(false).replace(&format!("{CASES}/"), "");
+        let text = report.text(false).replace(&format!("{folder}/"), "");
         let expected = case.with_extension("expected");
         if std::env::var_os("UPDATE_EXPECTED").is_some() {
             fs::write(&expected, &text).unwrap();
@@ -46,7 +52,11 @@ fn every_problem_is_reported_in_these_words() {
 }
 
 fn cases() -> Vec<PathBuf> {
-    let mut cases: Vec<PathBuf> = fs::read_dir(CASES)
+    yaml_in(CASES)
+}
+
+fn yaml_in(folder: &str) -> Vec<PathBuf> {
+    let mut cases: Vec<PathBuf> = fs::read_dir(folder)
         .expect("tests run in the package's directory")
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.is_dir() || path.extension().is_some_and(|e| e == "yaml"))

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use haledns::config;
 use haledns::model::{Model, Name};
+use haledns::{config, simulate, telemetry};
 
 use crate::layers::{self, Kind};
+use crate::support::folder::Folder;
 
 const CONFIGURATION: &str = "docs/reference/configuration.md";
 const LINTS: &str = "docs/reference/lints.md";
@@ -16,13 +17,16 @@ const HEALTH: &str = "docs/reference/health.md";
 
 /// Plain blocks are whole configurations. `yaml fragment=…` wants the rest of
 /// [`FRAME`] around it, in which nothing needs to be used; `yaml refused` must
-/// be refused.
+/// be refused; `yaml scenario` is none.
 #[test]
 fn every_yaml_block_says_what_the_program_takes() {
     let mut wrong = Vec::new();
     let mut count = 0;
     for page in pages() {
         for block in blocks(&read(&page)).filter(|block| block.info.starts_with("yaml")) {
+            if block.info.contains("scenario") {
+                continue;
+            }
             count += 1;
             let fragment = block.info.contains("fragment=");
             let text = if fragment { framed(&block.text) } else { block.text.clone() };
@@ -43,6 +47,55 @@ fn every_yaml_block_says_what_the_program_takes() {
     }
     assert!(count > 8, "the blocks are where they are looked for");
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// Scenarios are about the sample, and what they expect is so. Below one that
+/// is `shown` stands what `hale simulate` prints, with `UPDATE_EXPECTED=1` anew.
+#[test]
+fn every_scenario_plays_as_it_says() {
+    let mut count = 0;
+    for page in pages() {
+        let text = read(&page);
+        let mut blocks = blocks(&text).peekable();
+        while let Some(block) = blocks.next() {
+            if !block.info.contains("scenario") {
+                continue;
+            }
+            count += 1;
+            let place = format!("{}:{}", page.display(), block.line);
+            let folder = Folder::with("rehearsal.yaml", &block.text);
+            let script = config::load_scenario(&folder.join("rehearsal.yaml"), &["zones".into()]);
+            let script = script.unwrap_or_else(|report| panic!("{place}: is refused:\n{report}"));
+            let timeline = simulate::play(&script, 100_000, telemetry::headline).unwrap();
+            let wrong: Vec<_> = timeline.checks.iter().filter(|check| !check.holds()).collect();
+            assert!(wrong.is_empty(), "{place}: {wrong:#?}");
+            if block.info.contains("shown") {
+                let shown = blocks.next().expect("what it prints").text;
+                let prints = simulate::draw::text(&timeline, 100, false);
+                let prints = format!("$ hale simulate rehearsal.yaml\n{prints}");
+                if std::env::var_os("UPDATE_EXPECTED").is_some() {
+                    let (before, after) = (format!("```text\n{shown}```"), format!("```text\n{prints}```"));
+                    fs::write(&page, text.replace(&before, &after)).unwrap();
+                } else {
+                    assert_eq!(shown, prints, "{place}: it prints\n{prints}");
+                }
+            }
+        }
+    }
+    assert!(count > 3, "the scenarios are where they are looked for");
+}
+
+/// Every key of a scenario and of a step has a row.
+#[test]
+fn the_page_about_scenarios_has_every_key() {
+    let page = read(Path::new("docs/reference/simulate.md"));
+    for (shape, keys) in shapes_of("src/config/scenario.rs") {
+        let section = section(&page, if shape == "Step" { "## Steps" } else { "## The file" });
+        for key in keys {
+            let row = |line: &&str| line.starts_with("| `") && line.contains(&format!("`{key}`"));
+            assert!(section.lines().any(|line| row(&line)), "no row for `{key}` of {shape}");
+        }
+    }
 }
 
 #[test]
@@ -321,8 +374,13 @@ fn anchors(page: &str) -> BTreeSet<String> {
 
 /// The structs of `shape.rs` and their keys.
 fn shapes() -> Vec<(String, Vec<String>)> {
+    shapes_of("src/config/shape.rs")
+}
+
+/// The structs of a file and their keys.
+fn shapes_of(file: &str) -> Vec<(String, Vec<String>)> {
     let mut shapes: Vec<(String, Vec<String>)> = Vec::new();
-    for line in read(Path::new("src/config/shape.rs")).lines() {
+    for line in read(Path::new(file)).lines() {
         if let Some(name) = line.strip_prefix("pub struct ") {
             shapes.push((name.trim_end_matches(" {").to_owned(), Vec::new()));
         } else if let Some((key, _)) =

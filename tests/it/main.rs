@@ -10,6 +10,7 @@ mod probe;
 mod running;
 mod scenarios;
 mod serve;
+mod simulate;
 mod simulation;
 mod state;
 mod support;

@@ -74,7 +74,7 @@ fn play(scenario: &Scenario) -> Result<(), String> {
     }
     .map_err(at_start)?;
     player.told = player.world.told.len();
-    player.probes = player.world.probes.clone();
+    player.probes = player.world.probes().clone();
     let mut config = scenario.config.clone();
     for (step, number) in scenario.steps.iter().zip(1..) {
         let in_step = |what: String, player: &Player| {
@@ -163,8 +163,8 @@ impl Player {
                 return Some(wrong);
             }
         }
-        let compiled = self.world.engine.compiled();
-        let model = self.world.engine.model();
+        let compiled = self.world.engine().compiled();
+        let model = self.world.engine().model();
         let pools = (model.pools.iter().zip(0..))
             .map(|(pool, id)| (pool.name.to_string(), compiled.pool(PoolId(id)).state.to_string()));
         let balancers = compiled
@@ -203,13 +203,13 @@ impl Player {
         }
         for (address, expected) in &step.probes {
             let count = |probes: &BTreeMap<IpAddr, usize>| probes.get(address).copied().unwrap_or(0);
-            let got = count(&self.world.probes) - count(&self.probes);
+            let got = count(self.world.probes()) - count(&self.probes);
             if !expected.0.contains(&got) {
                 return Err(format!("  probes of {address}: expected {:?}, got {got}\n", expected.0));
             }
         }
         if !step.probes.is_empty() {
-            self.probes = self.world.probes.clone();
+            self.probes = self.world.probes().clone();
         }
         if let Some(serial) = step.serial {
             let now = self.world.serial();
@@ -317,7 +317,7 @@ fn window(world: &mut World, attempt: Attempt, verdict: Verdict) -> (f64, f64) {
     world.change_only((0..100).map(address), attempt);
     let mut first = None;
     loop {
-        let verdicts = world.engine.table().verdicts(PoolId(0));
+        let verdicts = world.engine().table().verdicts(PoolId(0));
         let passed = world.now().since(changed).as_secs_f64();
         let there = verdicts.iter().filter(|held| **held == verdict).count();
         if there > 0 {

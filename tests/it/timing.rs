@@ -87,7 +87,7 @@ fn compare(what: &str, model: &Arc<Model>, tight: bool) -> String {
     let patience = Duration::from_secs(2000);
     let longest = courses.hanging.total().worst.max(courses.back.total().worst);
     let verdict = |wanted| {
-        move |world: &World, number: usize| world.engine.table().verdicts(PoolId(0))[number] == wanted
+        move |world: &World, number: usize| world.engine().table().verdicts(PoolId(0))[number] == wanted
     };
     let mut world = World::new(Arc::clone(model));
     world.looks = false; // the scenarios do, and it takes its time
@@ -182,8 +182,8 @@ fn delays_of_failover_and_failback_are_counted() {
     let (model, mut wrong) = (Arc::new(model), String::new());
     let serves = |wanted: bool| {
         move |world: &World, number: usize| {
-            let (_, status) = world.engine.compiled().balancer(number);
-            let first = world.engine.model().zones[0].load_balancers[number].default_pools[0];
+            let (_, status) = world.engine().compiled().balancer(number);
+            let first = world.engine().model().zones[0].load_balancers[number].default_pools[0];
             matches!(&status.traffic, Traffic::Pools(pools) if pools.contains(&first)) == wanted
         }
     };
@@ -220,7 +220,7 @@ fn a_new_endpoint_answers_within_its_figures() {
         let course = courses(&after).new;
         world.reload(Arc::new(after)).unwrap();
         let healthy = |world: &World, number: usize| {
-            world.engine.table().verdicts(PoolId(0))[number] == Verdict::Healthy
+            world.engine().table().verdicts(PoolId(0))[number] == Verdict::Healthy
         };
         let seen = observe(&mut world, ENDPOINTS.into(), seconds(600), healthy);
         let wrong = complaint(&format!("start period {start_period}"), &course, &seen, start_period == 300);

@@ -1,10 +1,8 @@
-//! A world without sockets and without a clock: an engine, a network that
-//! does what a scenario says, and time that jumps to what happens next.
+//! A world without sockets and without a clock: the simulator's engine, and a
+//! network that does what a scenario says.
 //!
-//! After every event it looks at what must always be so:
-//! - a target has one probe in flight at most;
-//! - what is published is what the engine holds, but for the 20 ms in which
-//!   changes are gathered;
+//! After every event it looks at what must always be so, beside what the
+//! simulator looks at:
 //! - an answer carries only addresses that the endpoints' standings allow, and
 //!   some while they allow any.
 
@@ -13,116 +11,124 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use haledns::authority::{Prepared, Snapshot};
-use haledns::engine::{Change, Effect, Engine, Event, Lookup};
+use haledns::engine::{Change, Engine, Lookup};
 use haledns::health::{Outcome, ProbeResult, ProbeTask, Reason, Standing, TargetId, scramble};
 use haledns::model::{
     Check, Endpoint, LoadBalancer, Model, Moves, Name, Pool, PoolId, SteeringPolicy, Weight, WhenUnavailable,
 };
 use haledns::moment::Moment;
+use haledns::simulate::{Drive, Nature};
 
 use super::ask::{self, Question, Reply};
 use super::scenario::{Addresses, Attempt, Behaviour, Network, Word};
 
 /// When worlds begin.
 pub const START: Moment = Moment::from_start(Duration::from_secs(1_700_000_000));
-/// Changes are gathered so long before they are published.
-const GATHER: Duration = Duration::from_millis(20);
-/// A reload is held back at most so long while new targets are probed.
-const HOLD: Duration = Duration::from_millis(500);
 /// What lookups find holds for so long.
 const HOST_TTL: Duration = Duration::from_secs(30);
 /// What a quick reply takes.
 const QUICK: Duration = Duration::from_millis(10);
 
 pub struct World {
-    pub engine: Engine,
-    now: Moment,
-    network: Network,
-    /// Which probe of an address comes next.
-    turns: HashMap<IpAddr, usize>,
-    flights: BTreeMap<(Moment, u64), (TargetId, Outcome)>,
-    departures: u64,
-    /// What lookups of host names find.
-    hosts: BTreeMap<String, Addresses>,
-    lookups: BTreeMap<(Moment, u64), Arc<str>>,
-    published: Arc<Snapshot>,
-    /// Since when the engine holds something that isn't published.
-    behind_since: Option<Moment>,
+    drive: Drive,
+    nature: Endpoints,
     seed: u64,
     /// It looks at what must always be so.
     pub looks: bool,
     /// Changes in words, oldest first.
     pub told: Vec<String>,
+}
+
+/// What the network does.
+#[derive(Default)]
+struct Endpoints {
+    network: Network,
+    /// Which probe of an address comes next.
+    turns: HashMap<IpAddr, usize>,
+    /// What lookups of host names find.
+    hosts: BTreeMap<String, Addresses>,
     /// Probes begun, by address.
-    pub probes: BTreeMap<IpAddr, usize>,
+    probes: BTreeMap<IpAddr, usize>,
+}
+
+impl Nature for Endpoints {
+    fn probe(&mut self, _: TargetId, task: &ProbeTask, _: Moment) -> Outcome {
+        *self.probes.entry(task.address).or_default() += 1;
+        let turn = self.turns.entry(task.address).or_default();
+        let seen = self.network.seen(task.address, &task.monitor.name, &task.vantage.name);
+        let outcome = read(outcome(seen, *turn, task), task);
+        *turn += 1;
+        outcome
+    }
+
+    fn resolve(&mut self, hostname: &str, _: Moment) -> (Duration, Lookup) {
+        let lookup = match self.hosts.get(hostname) {
+            Some(Addresses::Found(addresses)) if !addresses.is_empty() => {
+                Lookup::Found { addresses: addresses.clone(), ttl: HOST_TTL }
+            }
+            Some(Addresses::Lost(_)) => Lookup::Failed,
+            Some(Addresses::Found(_)) | None => Lookup::NoSuchName,
+        };
+        (QUICK, lookup)
+    }
 }
 
 impl World {
     /// A world at its beginning, with this configuration in force.
     pub fn new(model: Arc<Model>) -> World {
-        let engine = Engine::new(10_000);
-        let published = Arc::new(engine.snapshot());
-        let mut world = World {
-            engine,
-            now: START,
-            network: Network::default(),
-            turns: HashMap::new(),
-            flights: BTreeMap::new(),
-            departures: 0,
-            hosts: BTreeMap::new(),
-            lookups: BTreeMap::new(),
-            published,
-            behind_since: None,
-            seed: 0,
-            looks: true,
-            told: Vec::new(),
-            probes: BTreeMap::new(),
-        };
-        world.engine.handle(Event::Reload(Prepared::new(model)), START);
-        world
+        let drive = Drive::new(Engine::new(10_000), model, START);
+        World { drive, nature: Endpoints::default(), seed: 0, looks: true, told: Vec::new() }
     }
 
     pub fn now(&self) -> Moment {
-        self.now
+        self.drive.now()
+    }
+
+    pub fn engine(&self) -> &Engine {
+        &self.drive.engine
+    }
+
+    /// Probes begun, by address.
+    pub fn probes(&self) -> &BTreeMap<IpAddr, usize> {
+        &self.nature.probes
     }
 
     /// From now on the endpoints do this.
     pub fn change(&mut self, endpoints: &BTreeMap<String, Word>) -> Result<(), String> {
-        self.network.change(endpoints)?;
+        self.nature.network.change(endpoints)?;
         let changed = |key: &String| key.split(' ').next().and_then(|address| address.parse().ok());
         let changed: Vec<IpAddr> = endpoints.keys().filter_map(changed).collect();
-        self.turns.retain(|address, _| !changed.contains(address));
+        self.nature.turns.retain(|address, _| !changed.contains(address));
         Ok(())
     }
 
     /// From now on lookups find this.
     pub fn rename(&mut self, hosts: &BTreeMap<String, Addresses>) {
-        self.hosts.extend(hosts.clone());
+        self.nature.hosts.extend(hosts.clone());
     }
 
     /// From now on these addresses do that, and all others pass.
     pub fn change_only(&mut self, changed: impl IntoIterator<Item = IpAddr>, attempt: Attempt) {
         let behaviour = |address| (address, Behaviour::Attempts(vec![attempt]));
-        self.network.by_address = changed.into_iter().map(behaviour).collect();
+        self.nature.network.by_address = changed.into_iter().map(behaviour).collect();
     }
 
     /// Puts another configuration in force.
     pub fn reload(&mut self, model: Arc<Model>) -> Result<(), String> {
-        self.engine.handle(Event::Reload(Prepared::new(model)), self.now);
-        self.carry_out()
+        self.drive.reload(model, &mut self.nature).map_err(line)?;
+        self.look()
     }
 
     /// Goes on until every target has been probed.
     pub fn settle(&mut self) -> Result<(), String> {
-        self.carry_out()?;
-        let patience = self.now + Duration::from_secs(600);
-        while !self.engine.is_settled() {
+        let patience = self.now() + Duration::from_secs(600);
+        self.drive.settle(&mut self.nature).map_err(line)?;
+        while !self.engine().is_settled() {
             if !self.step(patience)? {
                 return Err("the first round of probes took more than 10 minutes\n".into());
             }
         }
-        Ok(())
+        self.look()
     }
 
     /// Goes on until `moment`, what happens then included.
@@ -134,106 +140,31 @@ impl World {
     /// Goes on to what happens next; false if nothing happens until `limit`,
     /// and then it is `limit`.
     pub fn step(&mut self, limit: Moment) -> Result<bool, String> {
-        self.carry_out()?;
-        let landing = self.flights.first_key_value().map(|((at, _), _)| *at);
-        let found = self.lookups.first_key_value().map(|((at, _), _)| *at);
-        let next = [landing, found, self.engine.wake_at()].into_iter().flatten().min();
-        let Some(next) = next.filter(|next| *next <= limit) else {
-            self.now = self.now.max(limit);
-            return Ok(false);
-        };
-        self.now = self.now.max(next);
-        if let Some(lookup) = self.lookups.first_entry().filter(|lookup| lookup.key().0 <= self.now) {
-            let hostname = lookup.remove();
-            let lookup = self.look_up(&hostname);
-            self.engine.handle(Event::Resolved { hostname, lookup }, self.now);
-            self.carry_out()?;
-            return Ok(true);
-        }
-        match self.flights.first_entry().filter(|flight| flight.key().0 <= self.now) {
-            Some(flight) => {
-                let (target, outcome) = flight.remove();
-                self.engine.handle(Event::Probed { target, outcome }, self.now);
-            }
-            None => self.engine.advance(self.now),
-        }
-        self.carry_out()?;
-        Ok(true)
+        let happened = self.drive.step(limit, &mut self.nature).map_err(line)?;
+        self.look()?;
+        Ok(happened)
     }
 
     /// Asks what is published.
     pub fn ask(&mut self, question: &[u8]) -> Reply {
         self.seed += 1;
-        ask::snapshot(&self.published, question, scramble(self.seed))
+        ask::snapshot(self.drive.published(), question, scramble(self.seed))
     }
 
     /// The serial of the first zone.
     pub fn serial(&self) -> u32 {
-        self.published.serials[0]
-    }
-
-    fn carry_out(&mut self) -> Result<(), String> {
-        while let Some(effect) = self.engine.next_effect() {
-            match effect {
-                Effect::Probe { target, task } => self.depart(target, &task)?,
-                Effect::Publish(snapshot) => self.published = snapshot,
-                Effect::Resolve { hostname } => {
-                    self.departures += 1;
-                    self.lookups.insert((self.now + QUICK, self.departures), hostname);
-                }
-                Effect::Ready { .. } | Effect::Remember(_) => {}
-                Effect::Abandon { target } => self.flights.retain(|_, (other, _)| *other != target),
-                Effect::Tell(change) => self.told.push(in_words(&change)),
-            }
-        }
-        if self.looks { self.look() } else { Ok(()) }
-    }
-
-    fn look_up(&self, hostname: &str) -> Lookup {
-        match self.hosts.get(hostname) {
-            Some(Addresses::Found(addresses)) if !addresses.is_empty() => {
-                Lookup::Found { addresses: addresses.clone(), ttl: HOST_TTL }
-            }
-            Some(Addresses::Lost(_)) => Lookup::Failed,
-            Some(Addresses::Found(_)) | None => Lookup::NoSuchName,
-        }
-    }
-
-    /// A probe begins; what it will find is settled now.
-    fn depart(&mut self, target: TargetId, task: &ProbeTask) -> Result<(), String> {
-        if self.flights.values().any(|(other, _)| *other == target) {
-            return Err(format!("two probes of {}/{} at once\n", task.pool, task.endpoint));
-        }
-        *self.probes.entry(task.address).or_default() += 1;
-        let turn = self.turns.entry(task.address).or_default();
-        let seen = self.network.seen(task.address, &task.monitor.name, &task.vantage.name);
-        let outcome = read(outcome(seen, *turn, task), task);
-        *turn += 1;
-        self.departures += 1;
-        self.flights.insert((self.now + outcome.took, self.departures), (target, outcome));
-        Ok(())
+        self.drive.published().serials[0]
     }
 
     /// Looks at what must always be so.
     fn look(&mut self) -> Result<(), String> {
-        let held = self.engine.snapshot();
-        let is_published = Arc::ptr_eq(&held.names, &self.published.names)
-            && held.serials == self.published.serials
-            && held.balancers == self.published.balancers;
-        if !is_published {
-            let since = *self.behind_since.get_or_insert(self.now);
-            let behind = self.now.since(since);
-            let longest = if self.engine.is_settled() { GATHER } else { HOLD };
-            return match behind > longest {
-                true => Err(format!("a change was not published for {behind:?}\n")),
-                false => Ok(()),
-            };
+        self.told.extend(self.drive.told.drain(..).map(|(_, change)| in_words(&change)));
+        if self.drive.is_behind() || !self.looks {
+            return Ok(());
         }
-        self.behind_since = None;
-        let model = Arc::clone(self.engine.model());
+        let model = Arc::clone(self.engine().model());
         for balancer in model.zones.iter().flat_map(|zone| &zone.load_balancers) {
-            // with delays it is not the verdicts alone that allow
-            if balancer.enabled && balancer.moves == Moves::default() {
+            if balancer.enabled {
                 self.look_at(&model, balancer, "A", IpAddr::is_ipv4)?;
                 self.look_at(&model, balancer, "AAAA", IpAddr::is_ipv6)?;
             }
@@ -283,7 +214,7 @@ impl World {
             |all: BTreeSet<IpAddr>| -> BTreeSet<IpAddr> { all.into_iter().filter(family).collect() };
         let available = |id: PoolId| {
             let pool = model.pool(id);
-            let standings = self.engine.table().standings(id);
+            let standings = self.engine().table().standings(id);
             let up = |place: usize| standings[place].fitness.is_up();
             let all = addresses(pool, &|place, _| up(place));
             let count = (0..standings.len()).filter(|place| up(*place)).count();
@@ -308,12 +239,17 @@ impl World {
         match balancer.when_unavailable {
             _ if !steered.is_empty() => steered.into_iter().flatten().collect(),
             WhenUnavailable::FallbackPool(id) if model.pool(id).enabled => {
-                let standings = self.engine.table().standings(id);
+                let standings = self.engine().table().standings(id);
                 of_family(addresses(model.pool(id), &|place, _| standings[place].fitness.counts()))
             }
             _ => BTreeSet::new(),
         }
     }
+}
+
+/// A complaint as a line.
+fn line(what: String) -> String {
+    format!("{what}\n")
 }
 
 /// What a probe finds.
