@@ -2,6 +2,7 @@ mod alerts;
 mod config;
 mod control;
 mod docs;
+mod ends;
 mod events;
 mod history;
 mod holding;
