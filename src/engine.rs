@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use hosts::{Hosts, Known, Lookup};
+pub use hosts::{HostMemory, Hosts, Known, Lookup};
 pub use status::{BalancerView, EndpointView, PoolView, Status, TestView, VantageView};
 
 use crate::authority::{
@@ -20,9 +20,9 @@ use crate::authority::{
 };
 use crate::health::{
     Memory, Move, Order, Outcome, PoolHealth, PoolState, ProbeTask, Reason, Record, Rhythm, Schedule,
-    ScheduleCounters, Seen, Slot, Standing, Table, TargetId, Unknown, Verdict, Why,
+    ScheduleCounters, Seen, Slot, Standing, Table, Target, TargetId, Unknown, Verdict, Why,
 };
-use crate::model::{Model, Name, PoolId, Scope, Serial};
+use crate::model::{Model, Name, PoolId, Scope, Serial, VantageId};
 use crate::moment::Moment;
 
 /// After a publication further changes are gathered for so long.
@@ -168,8 +168,12 @@ pub struct Engine {
     /// The configuration as declared, and the addresses of its host names.
     declared: Prepared,
     hosts: Hosts,
+    /// When addresses that have changed are put in force.
+    expand_at: Option<Moment>,
     /// Which pools load balancers with delays used in a former run.
     in_use: InUse,
+    /// The wall clock's time less the time line's, in milliseconds.
+    step: i64,
     /// When something unpublished goes out.
     publish_at: Option<Moment>,
     published: Option<Moment>,
@@ -197,7 +201,9 @@ impl Engine {
             table,
             declared,
             hosts: Hosts::default(),
+            expand_at: None,
             in_use: InUse::new(),
+            step: 0,
             schedule: Schedule::new(max_probes),
             effects: VecDeque::new(),
             serials: Vec::new(),
@@ -226,35 +232,38 @@ impl Engine {
         memory.age(oldest, now);
         self.last_serials = std::mem::take(&mut memory.serials).into_iter().collect();
         self.in_use = std::mem::take(&mut memory.balancers);
+        self.hosts.recall(std::mem::take(&mut memory.hosts));
         self.table.recall(memory);
     }
 
-    /// All that is to be kept over a restart.
+    /// All that is to be kept over a restart, in the wall clock's time.
     pub fn memory(&self, now: Moment) -> Memory {
         let mut memory = self.table.memory();
         memory.serials = self.last_serials.iter().map(|(zone, serial)| (zone.clone(), *serial)).collect();
         let zones = self.compiler.model().zones.iter().zip(&self.serials);
         memory.serials.extend(zones.map(|(zone, serial)| (zone.apex.clone(), *serial)));
         memory.balancers = self.compiler.in_use();
+        memory.hosts = self.hosts.memory();
         memory.alive = Some(now);
-        memory
+        memory.moved(self.step)
     }
 
     /// Takes in an event.
     pub fn handle(&mut self, event: Event, now: Moment) {
         match event {
             Event::Reload(prepared) => {
-                self.hosts.adopt(prepared.model(), now);
                 self.declared = prepared;
                 self.reload(now);
             }
             Event::Probed { target, outcome } => self.probed(target, &outcome, now),
             Event::Resolved { hostname, lookup } => {
                 if self.hosts.found(&hostname, lookup, now) {
-                    self.reload(now);
+                    self.remember_host(&hostname);
+                    self.expand_at.get_or_insert(now + if self.ready { GATHER } else { Duration::ZERO });
                 }
             }
             Event::ClockStepped(step) => {
+                self.step = step;
                 self.table.set_step(step, now);
                 self.moved(now);
             }
@@ -322,6 +331,13 @@ impl Engine {
     pub fn advance(&mut self, now: Moment) {
         self.table.advance(now);
         self.moved(now);
+        let expired = self.table.take_expired();
+        if expired.iter().any(|scope| self.is_declared_off(scope)) {
+            self.reload(now); // probes end with what had enabled them
+        }
+        if self.expand_at.is_some_and(|at| at <= now) {
+            self.reload(now);
+        }
         if self.compiler.wake_at().is_some_and(|at| at <= now) {
             let changes = self.compiler.advance(now);
             self.recompiled(changes, None, now);
@@ -342,7 +358,7 @@ impl Engine {
             for zone in std::mem::take(&mut self.changed_zones) {
                 self.serials[zone] = next_serial(self.serials[zone], unix(now));
                 let apex = self.compiler.model().zones[zone].apex.clone();
-                self.effects.push_back(Effect::Remember(Record::Serial(apex, self.serials[zone])));
+                self.remember(Record::Serial(apex, self.serials[zone]));
             }
             self.publish_soon(now);
         }
@@ -358,8 +374,9 @@ impl Engine {
             self.tell_what_stands();
             self.effects.push_back(Effect::Ready { complete });
         }
-        let records = self.table.take_records();
-        self.effects.extend(records.into_iter().map(Effect::Remember));
+        for record in self.table.take_records() {
+            self.remember(record);
+        }
     }
 
     /// The next thing to be done, in order.
@@ -371,14 +388,17 @@ impl Engine {
     pub fn wake_at(&self) -> Option<Moment> {
         let ready_by = self.ready_by.filter(|_| !self.ready);
         let parts = [self.schedule.wake_at(), self.table.wake_at(), self.hosts.wake_at()];
-        let own = [self.compiler.wake_at(), self.publish_at, self.serials_at, ready_by];
+        let own = [self.compiler.wake_at(), self.publish_at, self.serials_at, self.expand_at, ready_by];
         parts.into_iter().chain(own).flatten().min()
     }
 
     /// Whether every target has been probed at least once, and what followed
     /// is published.
     pub fn is_settled(&self) -> bool {
-        self.hosts.is_settled() && self.table.is_settled() && self.publish_at.is_none()
+        self.hosts.is_settled()
+            && self.expand_at.is_none()
+            && self.table.is_settled()
+            && self.publish_at.is_none()
     }
 
     /// The answers as they stand, published or not.
@@ -418,6 +438,10 @@ impl Engine {
 
     /// Puts the declared configuration in force, with host names' addresses.
     fn reload(&mut self, now: Moment) {
+        self.expand_at = None;
+        let table = &self.table;
+        let model = self.declared.model();
+        self.hosts.adopt(model, |pool| table.overridden(&pool.name, now).unwrap_or(pool.enabled), now);
         let prepared = match self.hosts.expand(self.declared.model()) {
             Some(model) => self.declared.with_pools_of(model),
             None => self.declared.clone(),
@@ -463,7 +487,7 @@ impl Engine {
         for zone in 0..self.serials.len() {
             let apex = self.compiler.model().zones[zone].apex.clone();
             if self.last_serials.get(&apex) != Some(&self.serials[zone]) {
-                self.effects.push_back(Effect::Remember(Record::Serial(apex, self.serials[zone])));
+                self.remember(Record::Serial(apex, self.serials[zone]));
             }
         }
         self.tell_moves();
@@ -569,22 +593,23 @@ impl Engine {
             let change = Change::CannotProbe { scope, monitor, vantage, reason, detail };
             self.effects.push_back(Effect::Tell(change));
         }
-        let fell = self.moved(now);
-        if fell || self.table.is_settled() {
+        self.moved(now);
+        if self.table.is_settled() {
             self.release(now);
         }
     }
 
     /// Finds without a probe what a check needs none for.
     fn answer(&mut self, id: TargetId, now: Moment) {
-        if let Some(outcome) = self.table.answer(id, now) {
-            self.probed(id, &outcome, now);
+        match self.table.answer(id, now) {
+            Some(outcome) => self.probed(id, &outcome, now),
+            None => self.schedule.end(id, &self.table, now),
         }
     }
 
     /// Tells of endpoints that stand differently and recompiles what depends on
-    /// them; tells whether one that was up isn't any more.
-    fn moved(&mut self, now: Moment) -> bool {
+    /// them. One that was up and isn't any more ends what a reload waits for.
+    fn moved(&mut self, now: Moment) {
         let moves = self.tell_moves();
         let mut pools = self.table.take_touched();
         pools.extend(moves.iter().map(|moved| moved.pool));
@@ -592,7 +617,20 @@ impl Engine {
             let changes = self.compiler.refresh(pool, &self.table, now);
             self.recompiled(changes, Some(pool), now);
         }
-        moves.iter().any(|moved| moved.from.fitness.is_up() && !moved.to.fitness.is_up())
+        if moves.iter().any(|moved| moved.from.fitness.is_up() && !moved.to.fitness.is_up()) {
+            self.release(now);
+        }
+    }
+
+    /// Keeps something over a restart, in the wall clock's time.
+    fn remember(&mut self, record: Record) {
+        self.effects.push_back(Effect::Remember(record.moved(self.step)));
+    }
+
+    fn remember_host(&mut self, hostname: &Arc<str>) {
+        let known = self.hosts.memory().remove(hostname);
+        let (addresses, until) = known.unwrap_or_default();
+        self.remember(Record::Host(Arc::clone(hostname), addresses, until));
     }
 
     fn tell_moves(&mut self) -> Vec<Move> {
@@ -619,16 +657,7 @@ impl Engine {
         };
         let name = |vantage| Arc::clone(&self.table.model().vantage(vantage).name);
         let cause = match moved.why {
-            Why::Probe(id) => match self.table.target(id).and_then(|target| Some((target, target.last()?))) {
-                Some((target, last)) => Cause::Probe {
-                    monitor: Arc::clone(&target.task.monitor.name),
-                    vantage: Arc::clone(&target.task.vantage.name),
-                    reason: last.outcome.reason,
-                    detail: last.outcome.detail,
-                    status: last.outcome.status,
-                },
-                None => Cause::Time,
-            },
+            Why::Probe(id) => self.table.target(id).and_then(seen_by).unwrap_or(Cause::Time),
             Why::Report(vantage) => Cause::Report { vantage: name(vantage) },
             Why::Traffic => Cause::Traffic,
             Why::Time => Cause::Time,
@@ -644,10 +673,23 @@ impl Engine {
                 }
             }
             Why::Dependency => Cause::Dependency,
-            Why::Doubt(vantage) => Cause::Doubt { vantage: name(vantage) },
+            Why::Doubt(vantage) if self.table.doubts_since(vantage).is_some() => {
+                Cause::Doubt { vantage: name(vantage) }
+            }
+            // it applies now: what the vantage had seen is the cause
+            Why::Doubt(vantage) => self.last_seen_from(moved, vantage).unwrap_or(Cause::Time),
             Why::Reload => Cause::Reload,
         };
         Change::Endpoint { scope, from: moved.from, to: moved.to, cause, since: moved.since }
+    }
+
+    /// What the newest probe of an endpoint from one vantage found.
+    fn last_seen_from(&self, moved: &Move, vantage: VantageId) -> Option<Cause> {
+        let name = &self.table.model().vantage(vantage).name;
+        let targets = self.table.targets_of(moved.pool, moved.endpoint).map(|(_, target)| target);
+        let there = targets.filter(|target| target.task.vantage.name == *name);
+        let failing = there.filter(|target| target.machine().verdict() != Verdict::Healthy);
+        failing.max_by_key(|target| target.last().map(|last| last.at)).and_then(seen_by)
     }
 
     /// Tells what a recompilation changed, and sees to its publication.
@@ -661,12 +703,11 @@ impl Engine {
         for (number, before) in changes.balancers {
             let since = std::mem::replace(&mut self.balancer_since[number], now);
             let (balancer, status) = self.compiler.balancer(number);
-            let name = balancer.name.clone();
-            let change = balancer_change(&model, &name, before.state, status, since);
+            let change = balancer_change(&model, &balancer.name, before.state, status, since);
             self.effects.push_back(Effect::Tell(change));
-            if let Some(pools) = self.compiler.in_use().remove(&name) {
-                self.effects.push_back(Effect::Remember(Record::Balancer(name, pools)));
-            }
+        }
+        for (name, pools) in self.compiler.take_moved() {
+            self.remember(Record::Balancer(name, pools));
         }
         if !changes.zones.is_empty() {
             self.changed_zones.extend(changes.zones);
@@ -688,6 +729,18 @@ impl Engine {
         let gathered = self.published.map_or(now, |last| now.max(last + GATHER));
         self.publish_at.get_or_insert(self.hold_until.unwrap_or(gathered));
     }
+}
+
+/// The newest probe of a target as a cause.
+fn seen_by(target: &Target) -> Option<Cause> {
+    let last = target.last()?;
+    Some(Cause::Probe {
+        monitor: Arc::clone(&target.task.monitor.name),
+        vantage: Arc::clone(&target.task.vantage.name),
+        reason: last.outcome.reason,
+        detail: last.outcome.detail,
+        status: last.outcome.status,
+    })
 }
 
 /// Unix time in the 32 bits of a serial.

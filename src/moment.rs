@@ -33,6 +33,12 @@ impl Moment {
         Moment(self.0.saturating_sub(time))
     }
 
+    /// The moment that lies so many milliseconds later, or earlier.
+    pub fn moved(self, milliseconds: i64) -> Moment {
+        let by = Duration::from_millis(milliseconds.unsigned_abs());
+        if milliseconds < 0 { self.before(by) } else { self + by }
+    }
+
     /// The time from `earlier` to this moment; zero if `earlier` is later.
     pub fn since(self, earlier: Moment) -> Duration {
         self.0.saturating_sub(earlier.0)

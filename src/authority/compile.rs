@@ -3,7 +3,7 @@
 //! A verdict rebuilds only the pool it touches and the load balancers that
 //! use it; everything else is shared with the snapshot before.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -120,6 +120,8 @@ pub struct Compiler {
     users: Vec<Vec<usize>>,
     /// Those that don't move traffic at once.
     delayed: BTreeMap<usize, Delayed>,
+    /// Those of them that use other pools than they did.
+    moved: BTreeSet<usize>,
 }
 
 /// A load balancer that doesn't move traffic at once.
@@ -183,6 +185,7 @@ impl Compiler {
             nested,
             users,
             delayed,
+            moved: BTreeSet::new(),
         };
         for number in 0..compiler.places.len() {
             compiler.look(number, now);
@@ -248,6 +251,7 @@ impl Compiler {
             let offers = &self.offers;
             let available = |pool: &PoolId| offers[pool.0 as usize].is_available();
             delayed.hold.fail_back(balancer.default_pools.iter().map(available));
+            self.moved.insert(number);
         }
         let mut changes = Recompiled::default();
         self.recompile(number, now, &mut changes);
@@ -256,14 +260,24 @@ impl Compiler {
 
     /// Which pools the load balancers with delays use.
     pub fn in_use(&self) -> InUse {
-        let of = |(number, delayed): (&usize, &Delayed)| {
-            let balancer = self.load_balancer(*number);
-            let taken =
-                balancer.default_pools.iter().enumerate().filter(|(place, _)| delayed.hold.takes(*place));
-            let names = taken.map(|(_, pool)| Arc::clone(&self.model.pool(*pool).name));
-            (balancer.name.clone(), names.collect())
-        };
-        self.delayed.iter().map(of).collect()
+        let of = |number: &usize| Some((self.load_balancer(*number).name.clone(), self.in_use_of(*number)?));
+        self.delayed.keys().filter_map(of).collect()
+    }
+
+    /// Which pools one load balancer uses; none if it has no delays.
+    fn in_use_of(&self, number: usize) -> Option<Vec<Arc<str>>> {
+        let hold = &self.delayed.get(&number)?.hold;
+        let pools = self.load_balancer(number).default_pools.iter().enumerate();
+        let taken = pools.filter(|(place, _)| hold.takes(*place));
+        Some(taken.map(|(_, pool)| Arc::clone(&self.model.pool(*pool).name)).collect())
+    }
+
+    /// The load balancers with delays that use other pools since it was last
+    /// asked for, and which.
+    pub fn take_moved(&mut self) -> InUse {
+        let moved = std::mem::take(&mut self.moved);
+        let of = |number: usize| Some((self.load_balancer(number).name.clone(), self.in_use_of(number)?));
+        moved.into_iter().filter_map(of).collect()
     }
 
     fn recompile(&mut self, number: usize, now: Moment, changes: &mut Recompiled) {
@@ -292,7 +306,11 @@ impl Compiler {
             let known = offer.is_available() || health.state != PoolState::Unknown;
             known.then_some(offer.is_available())
         });
+        let before = delayed.hold.clone();
         delayed.hold.look(available, now);
+        if (0..pools.len()).any(|place| before.takes(place) != delayed.hold.takes(place)) {
+            self.moved.insert(number);
+        }
         for (pool, kept) in pools.iter().zip(&mut delayed.kept) {
             let offer = &self.offers[pool.0 as usize];
             if offer.is_available() {

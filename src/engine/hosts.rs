@@ -30,10 +30,15 @@ pub enum Lookup {
     Failed,
 }
 
+/// Addresses by host name, and until when they serve if no lookup succeeds.
+pub type HostMemory = BTreeMap<Arc<str>, (Vec<IpAddr>, Moment)>;
+
 /// The host names of a configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Hosts {
     names: BTreeMap<Arc<str>, Known>,
+    /// What a former run knew, and until when it is good.
+    remembered: HostMemory,
 }
 
 /// What is known of one name.
@@ -51,24 +56,42 @@ pub struct Known {
 }
 
 impl Hosts {
-    /// Takes on the names of another configuration.
-    pub fn adopt(&mut self, model: &Model, now: Moment) {
+    /// Takes in what a former run knew.
+    pub fn recall(&mut self, memory: HostMemory) {
+        self.remembered = memory;
+    }
+
+    /// All that is to be kept over a restart.
+    pub fn memory(&self) -> HostMemory {
+        let mut all = self.remembered.clone();
+        let known = self.names.iter().filter(|(_, known)| !known.addresses.is_empty());
+        all.extend(
+            known.map(|(name, known)| (Arc::clone(name), (known.addresses.clone(), known.good_until))),
+        );
+        all
+    }
+
+    /// Takes on the names of another configuration, of the pools that are
+    /// enabled.
+    pub fn adopt(&mut self, model: &Model, is_enabled: impl Fn(&Pool) -> bool, now: Moment) {
         let mut before = std::mem::take(&mut self.names);
-        for host in model.pools.iter().filter(|pool| pool.enabled).flat_map(|pool| &pool.hosts) {
+        for host in model.pools.iter().filter(|pool| is_enabled(pool)).flat_map(|pool| &pool.hosts) {
             let name = &host.hostname;
-            let fresh = || Known {
-                addresses: Vec::new(),
-                failure: None,
-                seen: false,
-                running: false,
-                next: now,
-                good_until: now,
-            };
             if !self.names.contains_key(name) {
-                let known = before.remove(name).unwrap_or_else(fresh);
+                let known = before.remove(name).unwrap_or_else(|| self.fresh(name, now));
                 self.names.insert(Arc::clone(name), known);
             }
         }
+    }
+
+    /// A name that is to be looked up at once; what a former run knew of it
+    /// serves until then.
+    fn fresh(&mut self, name: &str, now: Moment) -> Known {
+        let remembered = self.remembered.remove(name).filter(|(_, good_until)| now < *good_until);
+        let (addresses, good_until) = remembered.unwrap_or((Vec::new(), now));
+        // a clock that was ahead made it good for too long
+        let good_until = good_until.min(now + MOST_TTL + STALE_IF_ERROR);
+        Known { addresses, failure: None, seen: false, running: false, next: now, good_until }
     }
 
     /// The next name to be looked up now.
@@ -105,6 +128,11 @@ impl Hosts {
             }
         }
         known.addresses != before
+    }
+
+    /// All names, and what is known of each.
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Known)> {
+        self.names.iter()
     }
 
     /// What is known of a name.
@@ -159,15 +187,11 @@ impl Hosts {
     }
 }
 
-/// The endpoints that a host name's addresses are: under its own name while
-/// there is one, else each with its address behind it.
+/// The endpoints that a host name's addresses are, each with its address behind
+/// the name: it stays the same however many there are.
 fn instances(host: &Host, addresses: &[IpAddr]) -> Vec<Endpoint> {
-    let name = |address: &IpAddr| match addresses {
-        [_] => Arc::clone(&host.endpoint.name),
-        _ => format!("{}@{address}", host.endpoint.name).into(),
-    };
     let endpoint = |address: &IpAddr| Endpoint {
-        name: name(address),
+        name: format!("{}@{address}", host.endpoint.name).into(),
         address: *address,
         hostname: Some(Arc::clone(&host.hostname)),
         ..host.endpoint.clone()
@@ -203,12 +227,12 @@ mod tests {
     #[test]
     fn every_address_of_a_name_is_an_endpoint_in_its_place() {
         let mut hosts = Hosts::default();
-        hosts.adopt(&model(), at(0));
+        hosts.adopt(&model(), |pool| pool.enabled, at(0));
         assert_eq!(names(&hosts), ["a 192.0.2.1", "b 192.0.2.2"]);
         assert_eq!(hosts.begin(at(0)).as_deref(), Some("web.example.net"));
         assert_eq!(hosts.begin(at(0)), None, "one lookup at a time");
         assert!(hosts.found("web.example.net", found(&[7], 60), at(1)));
-        assert_eq!(names(&hosts), ["a 192.0.2.1", "web 198.51.100.7", "b 192.0.2.2"]);
+        assert_eq!(names(&hosts), ["a 192.0.2.1", "web@198.51.100.7 198.51.100.7", "b 192.0.2.2"]);
         assert!(hosts.found("web.example.net", found(&[8, 7, 8], 60), at(2)));
         assert_eq!(
             names(&hosts),
@@ -219,7 +243,7 @@ mod tests {
     #[test]
     fn a_lost_lookup_moves_nothing_for_an_hour() {
         let mut hosts = Hosts::default();
-        hosts.adopt(&model(), at(0));
+        hosts.adopt(&model(), |pool| pool.enabled, at(0));
         hosts.found("web.example.net", found(&[7], 1), at(0));
         assert_eq!(hosts.wake_at(), Some(at(5)), "a TTL of a second is taken as five");
         assert!(!hosts.found("web.example.net", Lookup::Failed, at(5)));

@@ -23,8 +23,11 @@ pub struct Sample {
 /// The self-doubt of one vantage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VantageDoubt {
-    /// Since when it suspects itself.
-    pub since: Option<Moment>,
+    /// Since when it suspects itself, or did when things looked better again
+    /// before the time was over.
+    since: Option<Moment>,
+    /// Since when things look better: what is held is still to be probed again.
+    better: Option<Moment>,
 }
 
 impl VantageDoubt {
@@ -33,12 +36,23 @@ impl VantageDoubt {
         let many = rules
             .share
             .is_some_and(|share| sample.pools > 1 && sample.fallen * 100 > sample.pools * usize::from(share));
-        match (self.since, many || sample.canaries) {
-            (None, true) => self.since = Some(now),
-            (Some(_), false) => self.since = None,
+        match (self.since, self.better, many || sample.canaries) {
+            (None, _, true) => self.since = Some(now),
+            (Some(_), Some(_), true) => self.better = None,
+            (Some(_), None, false) => self.better = Some(now),
             _ => return false,
         }
         true
+    }
+
+    /// Since when it suspects itself, while it does.
+    pub fn suspect_since(&self) -> Option<Moment> {
+        self.since.filter(|_| self.better.is_none())
+    }
+
+    /// Whether things look better, and what is held waits for its next probes.
+    pub fn is_better(&self) -> bool {
+        self.better.is_some()
     }
 
     /// Since when what fell is held, while it is.
@@ -46,9 +60,22 @@ impl VantageDoubt {
         self.since.filter(|since| now < *since + rules.hold).map(|since| since.before(rules.window))
     }
 
+    /// Since when falls are looked at, at `now`.
+    pub fn window(&self, rules: &Doubt, now: Moment) -> Moment {
+        self.since.unwrap_or(now).before(rules.window)
+    }
+
     /// When verdicts apply in any case.
     pub fn ends(&self, hold: Duration) -> Option<Moment> {
         self.since.map(|since| since + hold)
+    }
+
+    /// The time is over: verdicts apply. Tells whether it had suspected itself
+    /// until now.
+    pub fn end(&mut self) -> bool {
+        let suspected = self.suspect_since().is_some();
+        *self = VantageDoubt::default();
+        suspected
     }
 }
 

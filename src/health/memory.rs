@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::overrides::{Override, Slot};
-use super::{MachineMemory, Verdict};
+use super::{AgentWish, MachineMemory, Verdict};
 use crate::model::{Name, Scope};
 use crate::moment::Moment;
 
@@ -23,6 +23,8 @@ pub enum Record {
     Serial(Name, u32),
     /// The pools that a load balancer with delays sends traffic to.
     Balancer(Name, Vec<Arc<str>>),
+    /// The addresses of a host name, and until when they serve.
+    Host(Arc<str>, Vec<IpAddr>, Moment),
     /// The process was alive and probing at this time.
     Alive(Moment),
 }
@@ -61,6 +63,9 @@ pub struct EndpointMemory {
     pub flaps: Vec<Moment>,
     pub ejections: u32,
     pub ejected_until: Option<Moment>,
+    /// What its agent wished.
+    pub wish: Option<AgentWish>,
+    pub percent: u8,
 }
 
 /// All that is remembered.
@@ -71,11 +76,49 @@ pub struct Memory {
     pub overrides: BTreeMap<(Scope, Slot), Override>,
     pub serials: BTreeMap<Name, u32>,
     pub balancers: BTreeMap<Name, Vec<Arc<str>>>,
+    pub hosts: BTreeMap<Arc<str>, (Vec<IpAddr>, Moment)>,
     /// When the process was last known to be alive.
     pub alive: Option<Moment>,
 }
 
+impl Record {
+    /// The same with all times moved by so many milliseconds: records hold wall
+    /// time, and the time line stays where it was when the wall clock is set.
+    pub fn moved(mut self, by: i64) -> Record {
+        let shift = |moment: &mut Moment| *moment = moment.moved(by);
+        match &mut self {
+            Record::Target(_, memory) => {
+                shift(&mut memory.machine.since);
+                memory.reported.iter_mut().for_each(shift);
+            }
+            Record::Endpoint(_, memory) => {
+                shift(&mut memory.since);
+                memory.flaps.iter_mut().chain(&mut memory.ejected_until).for_each(shift);
+            }
+            Record::Override(_, _, Some(said)) => {
+                shift(&mut said.since);
+                shift(&mut said.drained_at);
+                said.until.iter_mut().for_each(shift);
+            }
+            Record::Host(_, _, until) => shift(until),
+            Record::Alive(at) => shift(at),
+            Record::Override(_, _, None) | Record::Serial(..) | Record::Balancer(..) => {}
+        }
+        self
+    }
+}
+
 impl Memory {
+    /// The same with all times moved, as [`Record::moved`].
+    pub fn moved(self, by: i64) -> Memory {
+        if by == 0 {
+            return self;
+        }
+        let mut memory = Memory::default();
+        self.records().for_each(|record| memory.take(record.moved(by)));
+        memory
+    }
+
     /// Takes in one record over what its key had before.
     pub fn take(&mut self, record: Record) {
         match record {
@@ -85,7 +128,9 @@ impl Memory {
             Record::Override(scope, slot, None) => drop(self.overrides.remove(&(scope, slot))),
             Record::Serial(zone, serial) => drop(self.serials.insert(zone, serial)),
             Record::Balancer(name, pools) => drop(self.balancers.insert(name, pools)),
-            Record::Alive(at) => self.alive = self.alive.max(Some(at)),
+            Record::Host(name, addresses, until) => drop(self.hosts.insert(name, (addresses, until))),
+            // the last one counts, not the highest: a clock may have been ahead once
+            Record::Alive(at) => self.alive = Some(at),
         }
     }
 
@@ -97,8 +142,10 @@ impl Memory {
             self.overrides.into_iter().map(|((scope, slot), said)| Record::Override(scope, slot, Some(said)));
         let serials = self.serials.into_iter().map(|(zone, serial)| Record::Serial(zone, serial));
         let balancers = self.balancers.into_iter().map(|(name, pools)| Record::Balancer(name, pools));
+        let hosts =
+            self.hosts.into_iter().map(|(name, (addresses, until))| Record::Host(name, addresses, until));
         let alive = self.alive.into_iter().map(Record::Alive);
-        targets.chain(endpoints).chain(overrides).chain(serials).chain(balancers).chain(alive)
+        targets.chain(endpoints).chain(overrides).chain(serials).chain(balancers).chain(hosts).chain(alive)
     }
 
     /// Leaves out verdicts that nobody has vouched for since `oldest`, and

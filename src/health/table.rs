@@ -28,7 +28,7 @@ use super::{
     AgentWish, Outcome, PoolHealth, ProbeResult, Reason, Standing, Target, TargetId, Transition, Verdict,
     pool_health,
 };
-use crate::model::{Check, Model, PoolId, Scope, VantageId};
+use crate::model::{Check, Model, PoolId, Reach, Scope, VantageId};
 use crate::moment::Moment;
 
 /// What an outcome changed of its target.
@@ -102,6 +102,8 @@ pub struct Table {
     records: Vec<Record>,
     /// Vantages that changed their minds about themselves.
     doubted: Vec<VantageId>,
+    /// Of whom an override has ended by itself.
+    expired: Vec<Scope>,
     /// What a former run left, until it is taken up or found unfit.
     memory: Memory,
     next_id: u64,
@@ -119,6 +121,12 @@ struct PoolRow {
     patience: Duration,
     /// The longest TTL under which its addresses are handed out.
     longest_ttl: Duration,
+    /// Until when answers of a former configuration may be kept.
+    kept_until: Moment,
+    /// How many of its endpoints are up.
+    up: usize,
+    /// Something depends on one of its endpoints.
+    named: bool,
     /// The pools that depend on this one.
     dependents: Vec<PoolId>,
 }
@@ -156,6 +164,8 @@ struct Sight {
     verdict: Verdict,
     /// When it fell from healthy, until it is healthy again.
     fell: Option<Moment>,
+    /// How many probes have failed since its vantage's doubts grew less.
+    failures: u32,
 }
 
 impl Table {
@@ -183,20 +193,34 @@ impl Table {
         let was_blocked = target.blocked;
         // a verdict that nobody vouched for so long is no verdict any more
         let rules = &self.model.pool(pool).rules;
-        if target.reported.is_some_and(|at| now.since(at) > target.patience() + rules.stale_after) {
+        let void = target.reported.is_some_and(|at| now.since(at) > target.patience() + rules.stale_after)
+            && target.machine.verdict() != Verdict::Unknown;
+        if void {
             target.machine = super::Machine::new(now);
         }
         let transition = target.observe(outcome, now, row.start_period);
         let newly_blocked = target.blocked && !was_blocked;
+        let sighted = &mut row.rows[place].sights[sight];
+        match outcome.result {
+            ProbeResult::Fail => sighted.failures = sighted.failures.saturating_add(1),
+            ProbeResult::Pass => sighted.failures = 0,
+            ProbeResult::Error => {}
+        }
+        let mut agent_moved = false;
         if let Some(agent) = outcome.agent {
             let row = &mut row.rows[place];
+            let before = (row.wish, row.agent_percent);
             row.wish = match agent.wish {
                 Some(AgentWish::Ready) => None,
                 wish => wish.or(row.wish),
             };
             row.agent_percent = agent.percent.unwrap_or(row.agent_percent);
+            agent_moved = before != (row.wish, row.agent_percent);
         }
-        if transition.is_some() {
+        if agent_moved {
+            self.remember_endpoint(pool, place);
+        }
+        if transition.is_some() || void {
             let (key, memory) = self.target_record(id);
             self.records.push(Record::Target(key, memory));
         }
@@ -216,6 +240,9 @@ impl Table {
         let unknown = || Unknown(scope.clone());
         let (pool, place) = self.place_of(scope)?;
         let vantage = self.model.vantage_named(vantage).ok_or_else(unknown)?;
+        if self.model.vantage(vantage).reach != Reach::Remote {
+            return Err(unknown()); // it makes its own probes
+        }
         let vantages = &self.model.pool(pool).viewpoints.vantages;
         let sight = vantages.iter().position(|id| *id == vantage).ok_or_else(unknown)?;
         let held = &mut self.pools[pool.0 as usize].rows[place].sights[sight];
@@ -269,6 +296,7 @@ impl Table {
                 Some((at, false)) if now.since(at) <= target.task.monitor.interval => {
                     Outcome::new(ProbeResult::Fail, Reason::ReportedDown, "reported_down")
                 }
+                None if now.since(target.created) < target.task.monitor.interval => return None,
                 _ => Outcome::new(ProbeResult::Fail, Reason::ReportOverdue, "report_overdue"),
             }),
             _ => None,
@@ -277,24 +305,34 @@ impl Table {
 
     /// Does what an operator wants of a pool or an endpoint.
     pub fn order(&mut self, scope: &Scope, order: Order, now: Moment) -> Result<(), Unknown> {
-        let pool = self.model.pool_named(&scope.pool).ok_or_else(|| Unknown(scope.clone()))?;
-        if scope.endpoint.is_some() {
-            self.place_of(scope)?;
-        }
+        let unknown = || Unknown(scope.clone());
+        let pool = self.model.pool_named(&scope.pool);
         match order {
             Order::Set { action, reason, by, until } => {
-                let drained_at =
-                    now + self.pools[pool.0 as usize].longest_ttl + self.model.pool(pool).rules.drain_wait;
+                let pool = pool.ok_or_else(unknown)?;
+                if scope.endpoint.is_some() && self.places_of(scope).is_empty() {
+                    return Err(unknown());
+                }
+                let held = &self.pools[pool.0 as usize];
+                let kept = (now + held.longest_ttl).max(held.kept_until);
+                let drained_at = kept + self.model.pool(pool).rules.drain_wait;
                 let said = Override { action, reason, by, since: now, until, drained_at };
                 self.records.push(Record::Override(scope.clone(), action.slot(), Some(said.clone())));
                 self.overrides.set(scope.clone(), said);
             }
             Order::Clear(slot) => {
-                self.overrides.clear(scope, slot);
+                // of what is gone from the configuration it can be taken back, too
+                let cleared = self.overrides.clear(scope, slot);
+                if cleared.is_none()
+                    && self.places_of(scope).is_empty()
+                    && (scope.endpoint.is_some() || pool.is_none())
+                {
+                    return Err(unknown());
+                }
                 self.records.push(Record::Override(scope.clone(), slot, None));
             }
         }
-        self.rejudge_pool(pool, Why::Operator, now);
+        self.rejudge_scope(scope, Why::Operator, now);
         Ok(())
     }
 
@@ -313,10 +351,10 @@ impl Table {
     pub fn advance(&mut self, now: Moment) {
         for (scope, said) in self.overrides.expire(now) {
             self.records.push(Record::Override(scope.clone(), said.action.slot(), None));
-            if let Some(pool) = self.model.pool_named(&scope.pool) {
-                self.rejudge_pool(pool, Why::Time, now);
-            }
+            self.rejudge_scope(&scope, Why::Time, now);
+            self.expired.push(scope);
         }
+        self.end_doubts(now);
         while self.timers.peek().is_some_and(|Reverse((at, ..))| *at <= now) {
             let Reverse((at, pool, place)) = self.timers.pop().expect("peeked at it just now");
             let row = self.pools.get_mut(pool.0 as usize).and_then(|pool| pool.rows.get_mut(place));
@@ -330,7 +368,8 @@ impl Table {
     /// When [`Table::advance`] has something to do.
     pub fn wake_at(&self) -> Option<Moment> {
         let timer = self.timers.peek().map(|Reverse((at, ..))| *at);
-        [timer, self.overrides.next_end()].into_iter().flatten().min()
+        let doubts = self.doubts.iter().filter_map(|doubt| doubt.ends(self.model.doubt.hold)).min();
+        [timer, self.overrides.next_end(), doubts].into_iter().flatten().min()
     }
 
     /// What moved since it was last asked for, in order.
@@ -349,6 +388,11 @@ impl Table {
         std::mem::take(&mut self.records)
     }
 
+    /// Of whom overrides have ended by themselves since it was last asked for.
+    pub fn take_expired(&mut self) -> Vec<Scope> {
+        std::mem::take(&mut self.expired)
+    }
+
     /// The vantages that began or ceased to doubt themselves.
     pub fn take_doubted(&mut self) -> Vec<VantageId> {
         std::mem::take(&mut self.doubted)
@@ -356,12 +400,13 @@ impl Table {
 
     /// Since when a vantage doubts itself, while it does.
     pub fn doubts_since(&self, vantage: VantageId) -> Option<Moment> {
-        self.doubts.get(vantage.0 as usize)?.since
+        self.doubts.get(vantage.0 as usize)?.suspect_since()
     }
 
     /// All that is to be remembered.
     pub fn memory(&self) -> Memory {
-        let mut memory = Memory::default();
+        // what no endpoint has taken up yet may still be wanted: its address isn't known
+        let mut memory = Memory { overrides: Default::default(), ..self.memory.clone() };
         for id in self.pools.iter().flat_map(|pool| &pool.rows).flat_map(Row::targets) {
             let (key, held) = self.target_record(id);
             memory.targets.insert(key, held);
@@ -436,11 +481,16 @@ impl Table {
     /// Whether the pool takes part at all.
     pub fn is_enabled(&self, pool: PoolId, now: Moment) -> bool {
         let declared = self.model.pool(pool);
-        let scope = Scope { pool: Arc::clone(&declared.name), endpoint: None };
-        match self.overrides.get(&scope, Slot::Traffic, now).map(|said| said.action) {
-            Some(Action::Enable) => true,
-            Some(Action::Disable) => false,
-            _ => declared.enabled,
+        self.overridden(&declared.name, now).unwrap_or(declared.enabled)
+    }
+
+    /// Whether an operator has a pool of this name enabled or disabled.
+    pub fn overridden(&self, pool: &Arc<str>, now: Moment) -> Option<bool> {
+        let scope = Scope { pool: Arc::clone(pool), endpoint: None };
+        match self.overrides.get(&scope, Slot::Traffic, now)?.action {
+            Action::Enable => Some(true),
+            Action::Disable => Some(false),
+            _ => None,
         }
     }
 
@@ -454,10 +504,22 @@ impl Table {
         let found = || {
             let pool = self.model.pool_named(&scope.pool)?;
             let name = scope.endpoint.as_ref()?;
-            let place = self.model.pool(pool).endpoints.iter().position(|endpoint| endpoint.name == *name)?;
+            let endpoints = &self.model.pool(pool).endpoints;
+            let exact = endpoints.iter().position(|endpoint| endpoint.name == *name);
+            let place = exact.or_else(|| endpoints.iter().position(|endpoint| endpoint.is_called(name)))?;
             Some((pool, place))
         };
         found().ok_or_else(|| Unknown(scope.clone()))
+    }
+
+    /// Where the endpoints stand that a scope names: one, or all addresses of a
+    /// host name.
+    pub fn places_of(&self, scope: &Scope) -> Vec<(PoolId, usize)> {
+        let (Some(pool), Some(name)) = (self.model.pool_named(&scope.pool), &scope.endpoint) else {
+            return Vec::new();
+        };
+        let endpoints = self.model.pool(pool).endpoints.iter().enumerate();
+        endpoints.filter(|(_, endpoint)| endpoint.is_called(name)).map(|(place, _)| (pool, place)).collect()
     }
 
     fn target_record(&self, id: TargetId) -> (TargetKey, TargetMemory) {
@@ -496,6 +558,8 @@ impl Table {
             flaps: row.flaps.iter().copied().collect(),
             ejections: row.traffic.ejections,
             ejected_until: row.traffic.until,
+            wish: row.wish,
+            percent: row.agent_percent,
         };
         (key, memory)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Machine, Outcome, ProbeResult, ProbeTask, Rhythm, Transition, Verdict};
-use crate::model::{Endpoint, Monitor, Pool, PoolId, Vantage};
+use crate::model::{Check, Endpoint, Monitor, Pool, PoolId, Vantage};
 use crate::moment::Moment;
 
 /// Names a target for as long as it exists; never used again afterwards, so
@@ -43,6 +43,8 @@ pub struct Target {
     pub(super) last_fail: Option<Box<Sighting>>,
     /// What the endpoint said of itself, and when.
     pub(super) pushed: Option<(Moment, bool)>,
+    /// When it came to be: before an interval has passed no report is overdue.
+    pub(super) created: Moment,
 }
 
 impl Target {
@@ -75,8 +77,9 @@ impl Target {
             rhythm: Rhythm::new(monitor.interval, hasher.finish()),
             task: Arc::new(task),
             machine: Machine::new(now),
-            seen: false,
+            seen: monitor.check == Check::Push, // nobody waits for what comes by itself
             blocked: false,
+            created: now,
             reported: None,
             last_pass: None,
             last_fail: None,

@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::health::{
-    Action, EndpointKey, EndpointMemory, MachineMemory, Memory, Override, Record, Slot, TargetKey,
+    Action, AgentWish, EndpointKey, EndpointMemory, MachineMemory, Memory, Override, Record, Slot, TargetKey,
     TargetMemory, Verdict,
 };
 use crate::model::{Name, Scope};
@@ -139,6 +139,10 @@ enum Entry {
         flaps: Vec<u64>,
         ejections: u32,
         ejected_until: Option<u64>,
+        #[serde(default)]
+        wish: Option<WishWord>,
+        #[serde(default = "whole")]
+        percent: u8,
     },
     Override {
         pool: Arc<str>,
@@ -153,6 +157,11 @@ enum Entry {
     Balancer {
         name: String,
         pools: Vec<Arc<str>>,
+    },
+    Host {
+        name: Arc<str>,
+        addresses: Vec<IpAddr>,
+        until: u64,
     },
     Alive {
         at: u64,
@@ -176,6 +185,19 @@ enum Word {
     Unknown,
     Healthy,
     Unhealthy,
+}
+
+/// What an agent wishes when it wishes anything.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum WishWord {
+    Drain,
+    Maint,
+}
+
+/// The share of an endpoint whose agent asks for nothing else.
+fn whole() -> u8 {
+    100
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
@@ -255,6 +277,12 @@ impl From<&Record> for Entry {
                 flaps: held.flaps.iter().copied().map(millis).collect(),
                 ejections: held.ejections,
                 ejected_until: held.ejected_until.map(millis),
+                wish: match held.wish {
+                    Some(AgentWish::Drain) => Some(WishWord::Drain),
+                    Some(AgentWish::Maint) => Some(WishWord::Maint),
+                    Some(AgentWish::Ready) | None => None,
+                },
+                percent: held.percent,
             },
             Record::Override(scope, slot, said) => Entry::Override {
                 pool: Arc::clone(&scope.pool),
@@ -271,6 +299,9 @@ impl From<&Record> for Entry {
             },
             Record::Serial(zone, serial) => Entry::Serial { zone: zone.to_string(), serial: *serial },
             Record::Balancer(name, pools) => Entry::Balancer { name: name.to_string(), pools: pools.clone() },
+            Record::Host(name, addresses, until) => {
+                Entry::Host { name: Arc::clone(name), addresses: addresses.clone(), until: millis(*until) }
+            }
             Record::Alive(at) => Entry::Alive { at: millis(*at) },
         }
     }
@@ -300,18 +331,32 @@ impl Entry {
                     reported: reported.map(moment),
                 },
             ),
-            Entry::Endpoint { pool, endpoint, address, verdict, since, flaps, ejections, ejected_until } => {
-                Record::Endpoint(
-                    EndpointKey { pool, endpoint, address },
-                    EndpointMemory {
-                        verdict: verdict.into(),
-                        since: moment(since),
-                        flaps: flaps.into_iter().map(moment).collect(),
-                        ejections,
-                        ejected_until: ejected_until.map(moment),
-                    },
-                )
-            }
+            Entry::Endpoint {
+                pool,
+                endpoint,
+                address,
+                verdict,
+                since,
+                flaps,
+                ejections,
+                ejected_until,
+                wish,
+                percent,
+            } => Record::Endpoint(
+                EndpointKey { pool, endpoint, address },
+                EndpointMemory {
+                    verdict: verdict.into(),
+                    since: moment(since),
+                    flaps: flaps.into_iter().map(moment).collect(),
+                    ejections,
+                    ejected_until: ejected_until.map(moment),
+                    wish: wish.map(|wish| match wish {
+                        WishWord::Drain => AgentWish::Drain,
+                        WishWord::Maint => AgentWish::Maint,
+                    }),
+                    percent: percent.min(100),
+                },
+            ),
             Entry::Override { pool, endpoint, slot, said } => {
                 let said = match said {
                     None => None,
@@ -328,6 +373,7 @@ impl Entry {
             }
             Entry::Serial { zone, serial } => Record::Serial(name(&zone)?, serial),
             Entry::Balancer { name: balancer, pools } => Record::Balancer(name(&balancer)?, pools),
+            Entry::Host { name, addresses, until } => Record::Host(name, addresses, moment(until)),
             Entry::Alive { at } => Record::Alive(moment(at)),
         })
     }
@@ -373,6 +419,8 @@ mod tests {
             flaps: vec![at(10), at(12)],
             ejections: 3,
             ejected_until: Some(at(99)),
+            wish: Some(AgentWish::Drain),
+            percent: 40,
         };
         vec![
             target("a", Verdict::Healthy, 10),

@@ -1,6 +1,6 @@
 //! Taking on another configuration, with what was held before.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,9 @@ use super::super::overrides::{Action, Slot};
 use super::super::standing::Standing;
 use super::super::{Machine, Target, TargetId, Verdict};
 use super::{PoolRow, Row, Sight, Table, Why};
-use crate::model::{LoadBalancer, Model, Pool, PoolId, Reach, Scope, VantageId, WhenUnavailable};
+use crate::model::{
+    Check, LoadBalancer, Model, Pool, PoolId, Reach, Rules, Scope, VantageId, WhenUnavailable,
+};
 use crate::moment::Moment;
 
 /// What was held of one endpoint.
@@ -30,6 +32,7 @@ impl Table {
     /// the new test's first outcome; the rest start unknown. Returns the targets
     /// that are new, in the order of the model.
     pub fn adopt(&mut self, model: Arc<Model>, now: Moment, serving: bool) -> Vec<TargetId> {
+        let kept_until = self.kept_until(now);
         let mut former = self.former();
         let mut kept = HashMap::with_capacity(self.targets.len());
         let mut new = Vec::new();
@@ -42,12 +45,14 @@ impl Table {
         for (pool, id) in model.pools.iter().zip(0..) {
             let id = PoolId(id);
             let mut held = PoolRow::new(pool, &model, &links, id);
+            held.kept_until = kept_until.get(&pool.name).copied().unwrap_or_default();
             for place in 0..pool.endpoints.len() {
                 let before = former.remove(&key(pool, place));
                 let known = before.is_some();
                 let (row, standing) =
                     self.adopt_endpoint(&model, id, place, before, serving, now, &mut kept, &mut new);
                 held.verdicts.push(row.verdict);
+                held.up += usize::from(standing.fitness.is_up());
                 held.rows.push(row);
                 held.standings.push(standing);
                 if known {
@@ -74,6 +79,9 @@ impl Table {
                 }
             }
         }
+        for vantage in (0..self.doubts.len() as u32).map(VantageId) {
+            self.reconsider(vantage, now); // what it doubted itself for may be gone
+        }
         self.moves.truncate(moves);
         for (pool, endpoint, from) in moved {
             let to = self.pools[pool.0 as usize].standings[endpoint];
@@ -94,14 +102,11 @@ impl Table {
         }
         let since = self.pools[pool.0 as usize].rows[place].since;
         let before = self.pools[pool.0 as usize].standings[place].fitness;
-        let slow_since = self.pools[pool.0 as usize].rows[place].slow_since;
         self.rejudge(pool, place, Why::Reload, now);
         let held = &mut self.pools[pool.0 as usize];
         if held.standings[place].fitness == before {
             held.rows[place].since = since;
         }
-        // what another configuration brings in starts with its whole share
-        held.rows[place].slow_since = slow_since;
     }
 
     fn has_dependencies(&self, pool: PoolId, place: usize) -> bool {
@@ -139,7 +144,11 @@ impl Table {
             && let Some(memory) = self.memory.endpoints.get(&key(declared, place))
             && row.verdict == Verdict::Unknown
         {
-            row.recall(memory);
+            row.recall(memory, &declared.rules, now);
+        }
+        let agents = declared.tests.members.iter().map(|member| &model.monitor(member.monitor).check);
+        if !agents.into_iter().any(|check| matches!(check, Check::Agent(_))) {
+            (row.wish, row.agent_percent) = (None, 100); // nobody speaks for it any more
         }
         let start = start_period(model, declared);
         let known = worst(&before);
@@ -152,6 +161,7 @@ impl Table {
                     target.reported = old.reported;
                     if same {
                         (target.seen, target.blocked, target.pushed) = (old.seen, old.blocked, old.pushed);
+                        target.created = old.created;
                         (target.last_pass, target.last_fail) = (old.last_pass, old.last_fail);
                         id
                     } else {
@@ -225,6 +235,14 @@ impl Table {
         true
     }
 
+    /// Until when answers that were given under the configuration so far may
+    /// be kept, by pool.
+    fn kept_until(&self, now: Moment) -> HashMap<Arc<str>, Moment> {
+        let both = self.pools.iter().zip(&self.model.pools);
+        both.map(|(held, pool)| (Arc::clone(&pool.name), held.kept_until.max(now + held.longest_ttl)))
+            .collect()
+    }
+
     fn fresh_id(&mut self) -> TargetId {
         self.next_id += 1;
         TargetId(self.next_id)
@@ -267,6 +285,7 @@ impl PoolRow {
             patience: voters.map(|member| patience(model.monitor(member.monitor))).max().unwrap_or_default(),
             longest_ttl: links.ttls.get(&id).copied().unwrap_or_default(),
             dependents: links.dependents.get(&id).cloned().unwrap_or_default(),
+            named: links.named.contains(&id),
             ..PoolRow::default()
         }
     }
@@ -290,10 +309,16 @@ impl Row {
         }
     }
 
-    fn recall(&mut self, memory: &EndpointMemory) {
+    fn recall(&mut self, memory: &EndpointMemory, rules: &Rules, now: Moment) {
         (self.verdict, self.verdict_since) = (memory.verdict, memory.since);
         (self.since, self.flaps) = (memory.since, memory.flaps.iter().copied().collect());
-        (self.traffic.ejections, self.traffic.until) = (memory.ejections, memory.ejected_until);
+        self.flap_out = self.flaps.len() > rules.flap_limit as usize && !rules.flap_hold.is_zero();
+        // a clock that was ahead may have made it too long
+        let longest =
+            rules.ejection.map(|ejection| now + ejection.max_ejection_time.max(ejection.ejection_time));
+        self.traffic.ejections = memory.ejections;
+        self.traffic.until = memory.ejected_until.zip(longest).map(|(until, longest)| until.min(longest));
+        (self.wish, self.agent_percent) = (memory.wish, memory.percent);
     }
 }
 
@@ -309,6 +334,7 @@ fn sights_of(model: &Model, pool: &Pool, row: &Row, before: &[Arc<str>]) -> Vec<
             told,
             verdict: old.verdict,
             fell: old.fell,
+            failures: old.failures,
         })
     };
     pool.viewpoints.vantages.iter().map(of).collect()
@@ -333,6 +359,8 @@ fn key(pool: &Pool, place: usize) -> EndpointKey {
 struct Links {
     ttls: HashMap<PoolId, Duration>,
     dependents: HashMap<PoolId, Vec<PoolId>>,
+    /// Pools of which something needs one endpoint.
+    named: HashSet<PoolId>,
 }
 
 impl Links {
@@ -346,7 +374,11 @@ impl Links {
         }
         for (pool, id) in model.pools.iter().zip(0..) {
             let own = pool.endpoints.iter().flat_map(|endpoint| &endpoint.depends_on);
-            let mut needed: Vec<PoolId> = own.chain(&pool.depends_on).map(|needed| needed.pool).collect();
+            let needed: Vec<_> = own.chain(&pool.depends_on).collect();
+            links
+                .named
+                .extend(needed.iter().filter(|needed| needed.endpoint.is_some()).map(|needed| needed.pool));
+            let mut needed: Vec<PoolId> = needed.into_iter().map(|needed| needed.pool).collect();
             needed.sort();
             needed.dedup();
             for needed in needed {

@@ -68,13 +68,13 @@ impl Table {
     }
 
     /// Whether a vantage doubts itself, now that something changed there.
-    fn reconsider(&mut self, vantage: VantageId, now: Moment) {
+    pub(super) fn reconsider(&mut self, vantage: VantageId, now: Moment) {
         let rules = self.model.doubt;
         let canaries = self.model.vantage(vantage).canaries;
         if rules.share.is_none() && canaries.is_none() {
             return;
         }
-        let since = self.doubts[vantage.0 as usize].since.unwrap_or(now).before(rules.window);
+        let since = self.doubts[vantage.0 as usize].window(&rules, now);
         let mut sample = Sample::default();
         for (pool, id) in self.pools.iter().zip(0..) {
             let declared = self.model.pool(PoolId(id));
@@ -97,8 +97,49 @@ impl Table {
         }
         if self.doubts[vantage.0 as usize].look(sample, &rules, now) {
             self.doubted.push(vantage);
+            if self.doubts[vantage.0 as usize].is_better() {
+                self.forget_failures(vantage);
+            }
             self.rejudge_vantage(vantage, Why::Doubt(vantage), now);
         }
+    }
+
+    /// From now on failures count again where a vantage had doubts: what it
+    /// held waits for probes of its own.
+    fn forget_failures(&mut self, vantage: VantageId) {
+        for (held, declared) in self.pools.iter_mut().zip(&self.model.pools) {
+            let sight = declared.viewpoints.vantages.iter().position(|other| *other == vantage);
+            if let Some(sight) = sight {
+                held.rows.iter_mut().for_each(|row| row.sights[sight].failures = 0);
+            }
+        }
+    }
+
+    /// Ends doubts whose time is over: what fell is taken as judged.
+    pub(super) fn end_doubts(&mut self, now: Moment) {
+        for id in 0..self.doubts.len() {
+            let hold = self.model.doubt.hold;
+            if self.doubts[id].ends(hold).is_none_or(|end| now < end) {
+                continue;
+            }
+            let vantage = VantageId(id as u32);
+            if self.doubts[id].end() {
+                self.doubted.push(vantage);
+            }
+            self.rejudge_vantage(vantage, Why::Doubt(vantage), now);
+            for (held, declared) in self.pools.iter_mut().zip(&self.model.pools) {
+                let sight = declared.viewpoints.vantages.iter().position(|other| *other == vantage);
+                if let Some(sight) = sight {
+                    held.rows.iter_mut().for_each(|row| row.sights[sight].fell = None);
+                }
+            }
+        }
+    }
+
+    /// How many failures in a row decide at a vantage.
+    fn decisive(&self, pool: PoolId) -> u32 {
+        let voters = self.model.pool(pool).tests.members.iter().filter(|member| member.votes);
+        voters.map(|member| self.model.monitor(member.monitor).thresholds.down).max().unwrap_or(1)
     }
 
     fn rejudge_vantage(&mut self, vantage: VantageId, why: Why, now: Moment) {
@@ -108,6 +149,22 @@ impl Table {
             for place in 0..self.pools[id].rows.len() {
                 if self.pools[id].rows[place].sights[sight].fell.is_some() {
                     self.rejudge(PoolId(id as u32), place, why, now);
+                }
+            }
+        }
+    }
+
+    /// Judges anew whom a scope names.
+    pub(super) fn rejudge_scope(&mut self, scope: &Scope, why: Why, now: Moment) {
+        match &scope.endpoint {
+            Some(_) => {
+                for (pool, place) in self.places_of(scope) {
+                    self.rejudge(pool, place, why, now);
+                }
+            }
+            None => {
+                if let Some(pool) = self.model.pool_named(&scope.pool) {
+                    self.rejudge_pool(pool, why, now);
                 }
             }
         }
@@ -133,7 +190,10 @@ impl Table {
     /// Judges an endpoint anew, and keeps what moved.
     pub(super) fn rejudge(&mut self, pool: PoolId, place: usize, why: Why, now: Moment) {
         let measured = self.measured(pool, place, now);
-        self.note_verdict(pool, place, measured.verdict, now);
+        // what a vantage holds, and holds no more, was never seen to change
+        let seen = !matches!(why, Why::Doubt(_));
+        self.note_verdict(pool, place, measured.verdict, seen, now);
+        let was_available = self.is_available(pool, now);
         let (mut standing, until) = self.stand(pool, place, &measured, now);
         let rules = &self.model.pool(pool).rules;
         let row_of = &mut self.pools[pool.0 as usize];
@@ -143,7 +203,8 @@ impl Table {
         let mut until = sooner(measured.until, until);
         let returns = standing.fitness.is_up() && !before.fitness.is_up();
         let first = before.fitness == Fitness::Down(DownCause::Unknown) && !row.fresh;
-        if returns && !first && rules.slow_start > Duration::ZERO {
+        let comes_back = returns && !first && seen && why != Why::Reload;
+        if comes_back && rules.slow_start > Duration::ZERO {
             row.slow_since = Some(now);
         }
         if let Some(since) = row.slow_since.filter(|_| standing.fitness.is_up()) {
@@ -168,8 +229,13 @@ impl Table {
             self.moves.push(Move { pool, endpoint: place, from: before, to: standing, since, why });
         }
         self.set_timer(pool, place, until, now);
-        if before.fitness != standing.fitness {
-            self.rejudge_dependents(pool, now);
+        if before.fitness.is_up() != standing.fitness.is_up() {
+            let held = &mut self.pools[pool.0 as usize];
+            held.up = if standing.fitness.is_up() { held.up + 1 } else { held.up - 1 };
+            let named = held.named;
+            if named || was_available != self.is_available(pool, now) {
+                self.rejudge_dependents(pool, now);
+            }
         }
     }
 
@@ -184,7 +250,7 @@ impl Table {
     }
 
     /// Counts a change of the measured verdict.
-    fn note_verdict(&mut self, pool: PoolId, place: usize, verdict: Verdict, now: Moment) {
+    fn note_verdict(&mut self, pool: PoolId, place: usize, verdict: Verdict, seen: bool, now: Moment) {
         let rules = &self.model.pool(pool).rules;
         let row = &mut self.pools[pool.0 as usize].rows[place];
         let gone = now.before(rules.flap_window);
@@ -195,7 +261,7 @@ impl Table {
         if changed {
             let before = std::mem::replace(&mut row.verdict, verdict);
             row.verdict_since = now;
-            if before != Verdict::Unknown && verdict != Verdict::Unknown {
+            if seen && before != Verdict::Unknown && verdict != Verdict::Unknown {
                 row.flaps.push_back(now);
                 if row.flaps.len() > rules.flap_limit as usize + 1 {
                     row.flaps.pop_front();
@@ -214,7 +280,6 @@ impl Table {
     pub(super) fn reports(&self, pool: PoolId, place: usize, now: Moment) -> Vec<Report> {
         let declared = self.model.pool(pool);
         let held = &self.pools[pool.0 as usize];
-        let rules = &declared.rules;
         let both = held.rows[place].sights.iter().zip(&declared.viewpoints.vantages);
         both.map(|(sight, vantage)| {
             let (mut last, mut until): (Option<Moment>, Option<Moment>) = (None, None);
@@ -235,14 +300,13 @@ impl Table {
             }
             let doubt = &self.doubts[vantage.0 as usize];
             let held_since = doubt.holds(&self.model.doubt, now);
-            let is_held = sight.fell.zip(held_since).is_some_and(|(fell, since)| fell >= since);
+            let decided = doubt.is_better() && sight.failures >= self.decisive(pool);
+            let is_held = !decided && sight.fell.zip(held_since).is_some_and(|(fell, since)| fell >= since);
             if is_held {
                 until = sooner(until, doubt.ends(self.model.doubt.hold));
             }
             let verdict = if is_held { Verdict::Healthy } else { sight.verdict };
-            // a word so old is none, even if somebody else at the vantage still speaks
-            let void = last.is_some_and(|at| now.since(at) > held.patience + rules.stale_after);
-            Report { verdict: (speaks && !void).then_some(verdict), last, until }
+            Report { verdict: speaks.then_some(verdict), last, until }
         })
         .collect()
     }
@@ -338,7 +402,14 @@ impl Table {
         let row = &self.pools[pool.0 as usize].rows[place];
         let whole = Scope { pool: Arc::clone(&declared.name), endpoint: None };
         let scope = Scope { endpoint: Some(Arc::clone(&endpoint.name)), ..whole.clone() };
-        let said = |scope: &Scope, slot| self.overrides.get(scope, slot, now);
+        // of all addresses of a host name by its own name
+        let called = endpoint.hostname.as_ref().and_then(|_| endpoint.name.rsplit_once('@'));
+        let family = called.map(|(name, _)| Scope { endpoint: Some(name.into()), ..whole.clone() });
+        let said = |scope: &Scope, slot| {
+            let own = self.overrides.get(scope, slot, now);
+            let of_family = || self.overrides.get(family.as_ref()?, slot, now);
+            own.or_else(|| of_family().filter(|_| scope.endpoint.is_some()))
+        };
         let own = said(&scope, Slot::Traffic);
         let enabled = match own.map(|said| said.action) {
             Some(Action::Enable) => true,
@@ -374,7 +445,7 @@ impl Table {
         if !self.dependencies_hold(pool, place, now) {
             return Fitness::Down(DownCause::Dependency);
         }
-        if let Some(end) = row.traffic.ejected(now) {
+        if let Some(end) = row.traffic.ejected(now).filter(|_| declared.rules.ejection.is_some()) {
             *until = sooner(*until, Some(end));
             return Fitness::Down(DownCause::Ejected);
         }
@@ -428,9 +499,8 @@ impl Table {
     /// Whether steering could choose the pool.
     fn is_available(&self, pool: PoolId, now: Moment) -> bool {
         let declared = self.model.pool(pool);
-        let up = self.standings(pool).iter().filter(|standing| standing.fitness.is_up()).count();
         let needed = if declared.is_monitored() { declared.health_threshold.max(1) } else { 1 };
-        self.is_enabled(pool, now) && up >= needed as usize
+        self.pools[pool.0 as usize].up >= needed as usize && self.is_enabled(pool, now)
     }
 
     /// Whether one more may be ejected: some must stay, and the threshold hold.
