@@ -782,11 +782,17 @@ impl Endpoint {
     }
 
     /// Whether the configuration calls it so: by its own name, or by that of
-    /// the host name it is one of several addresses of.
+    /// the host name it is one of the addresses of.
     pub fn is_called(&self, name: &str) -> bool {
-        let rest = self.name.strip_prefix(name);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('@') && self.hostname.is_some())
+        is_called(&self.name, self.hostname.is_some(), name)
     }
+}
+
+/// Whether an endpoint of this name, which a host name has or not, is called
+/// `name` by the configuration.
+pub fn is_called(own: &str, by_host_name: bool, name: &str) -> bool {
+    let rest = own.strip_prefix(name);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('@') && by_host_name)
 }
 
 /// An endpoint given by host name.

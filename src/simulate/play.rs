@@ -12,9 +12,9 @@ use super::timeline::{
     Answering, BalancerRow, Checked, EndpointRow, Happened, Held, PoolRow, Stand, Timeline, Track, Who,
 };
 use crate::authority::Snapshot;
-use crate::engine::{BalancerView, Change, Engine, Status};
+use crate::engine::{BalancerView, Change, EndpointView, Engine, Status};
 use crate::health::{Memory, Order, Standing, Verdict};
-use crate::model::{LoadBalancer, Model, Name, Pool, Reach, Scope, WhenUnavailable};
+use crate::model::{LoadBalancer, Model, Name, Pool, Reach, Scope, WhenUnavailable, is_called};
 use crate::moment::Moment;
 
 /// How often vantages elsewhere report.
@@ -235,22 +235,8 @@ impl Player {
 
     fn order(&mut self, scope: &Scope, order: Order) -> Result<(), String> {
         let now = self.drive.now();
-        // of an endpoint by host name every address is meant
-        let model = Arc::clone(self.drive.engine.model());
-        let pool = model.pool_named(&scope.pool).map(|id| model.pool(id));
-        let at = scope.endpoint.as_ref().map(|name| format!("{name}@"));
-        let mut all = vec![scope.clone()];
-        if let (Some(pool), Some(at)) = (pool, at) {
-            let instances = pool.endpoints.iter().filter(|endpoint| endpoint.name.starts_with(&at));
-            let instances: Vec<Scope> = instances.map(|endpoint| scope_of(pool, &endpoint.name)).collect();
-            if !instances.is_empty() {
-                all = instances;
-            }
-        }
-        for scope in all {
-            let done = self.drive.engine.order(&scope, order.clone(), now);
-            done.map_err(|unknown| format!("at {:?} there is no {}", self.time(), unknown.0))?;
-        }
+        let done = self.drive.engine.order(scope, order, now);
+        done.map_err(|unknown| format!("at {:?} there is no {}", self.time(), unknown.0))?;
         Ok(())
     }
 
@@ -472,7 +458,11 @@ impl Player {
             Want::Endpoint { scope, word } => {
                 let pool = status.pools.iter().find(|pool| pool.name == scope.pool);
                 let mut ends = pool.iter().flat_map(|pool| &pool.endpoints);
-                let end = ends.find(|end| Some(&end.name) == scope.endpoint.as_ref());
+                let called = |end: &&EndpointView| {
+                    let name = scope.endpoint.as_deref().unwrap_or_default();
+                    is_called(&end.name, end.hostname.is_some(), name)
+                };
+                let end = ends.find(called);
                 let got = end.map_or_else(nothing, |end| end.standing.word().to_owned());
                 (scope.to_string(), (*word).to_owned(), got)
             }
