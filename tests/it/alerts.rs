@@ -430,9 +430,10 @@ async fn the_end_is_told_to_who_may_have_heard_of_the_beginning() {
     let server = Server::sequence(vec![hang, answer(OK)]).await;
     let url = format!("http://{}/", server.address);
     let mut notifier = Notifier::new(quick());
-    for told in both(&url, "eu") {
-        notifier.send(told);
-    }
+    let [start, end] = both(&url, "eu");
+    notifier.send(start);
+    server.received("POST").await;
+    notifier.send(end);
     let seen = bodies(&server.ended(2).await);
     assert_eq!(seen.last().unwrap()["alert_event"], "ALERT_STATE_EVENT_END", "{seen:?}");
 }
