@@ -19,10 +19,10 @@ use crate::authority::{
     BalancerState, BalancerStatus, Compiler, InUse, Prepared, Recompiled, Snapshot, Traffic,
 };
 use crate::health::{
-    Memory, Move, Order, Outcome, PoolHealth, PoolState, ProbeTask, Reason, Record, Rhythm, Schedule,
-    ScheduleCounters, Seen, Slot, Standing, Table, Target, TargetId, Unknown, Verdict, Why,
+    Memory, Move, Order, Outcome, Override, PoolHealth, PoolState, ProbeTask, Reason, Record, Rhythm,
+    Schedule, ScheduleCounters, Seen, Slot, Standing, Table, Target, TargetId, Unknown, Verdict, Why,
 };
-use crate::model::{Model, Name, PoolId, Scope, Serial, VantageId};
+use crate::model::{Model, Name, Pool, PoolId, Scope, Serial, VantageId};
 use crate::moment::Moment;
 
 /// After a publication further changes are gathered for so long.
@@ -102,7 +102,17 @@ pub enum Change {
     /// A vantage doubts itself, or does so no more.
     Vantage { vantage: Arc<str>, suspect: bool },
     /// The state of a pool.
-    Pool { pool: Arc<str>, from: PoolState, to: PoolHealth, threshold: u32, since: Moment },
+    Pool {
+        pool: Arc<str>,
+        from: PoolState,
+        to: PoolHealth,
+        threshold: u32,
+        /// How many there are, whoever wants them out.
+        endpoints: u32,
+        /// What an operator has said of the pool as a whole.
+        said: Option<Override>,
+        since: Moment,
+    },
     /// The state of a load balancer, or where its traffic goes.
     Balancer {
         name: Name,
@@ -371,7 +381,7 @@ impl Engine {
         let complete = self.is_settled();
         if !self.ready && (complete || self.ready_by.is_some_and(|at| at <= now)) {
             self.ready = true;
-            self.tell_what_stands();
+            self.tell_what_stands(now);
             self.effects.push_back(Effect::Ready { complete });
         }
         for record in self.table.take_records() {
@@ -508,13 +518,14 @@ impl Engine {
 
     /// Tells of every pool and load balancer that isn't well: what was so from
     /// the beginning never changed, and would not be heard of.
-    fn tell_what_stands(&mut self) {
+    fn tell_what_stands(&mut self, now: Moment) {
         let model = self.compiler.model();
         for (pool, id) in model.pools.iter().zip(0..) {
             let (health, since) = (self.compiler.pool(PoolId(id)), self.pool_since[id as usize]);
             let unwell = matches!(health.state, PoolState::Disabled | PoolState::Critical);
             if unwell && since == self.adopted {
-                let change = pool_change(pool, health.state, health, since);
+                let said = self.said_of(pool, now);
+                let change = pool_change(pool, health.state, health, said, since);
                 self.effects.push_back(Effect::Tell(change));
             }
         }
@@ -539,7 +550,9 @@ impl Engine {
             pool_since.push(match old_pools.get(&*pool.name) {
                 Some((old, since)) if old.state == health.state => *since,
                 Some((old, since)) => {
-                    self.effects.push_back(Effect::Tell(pool_change(pool, old.state, health, *since)));
+                    let said = self.said_of(pool, now);
+                    let change = pool_change(pool, old.state, health, said, *since);
+                    self.effects.push_back(Effect::Tell(change));
                     now
                 }
                 None => now,
@@ -697,7 +710,8 @@ impl Engine {
         let model = Arc::clone(self.compiler.model());
         if let (Some(before), Some(id)) = (changes.pool, pool) {
             let since = std::mem::replace(&mut self.pool_since[id.0 as usize], now);
-            let change = pool_change(model.pool(id), before.state, self.compiler.pool(id), since);
+            let (pool, said) = (model.pool(id), self.said_of(model.pool(id), now));
+            let change = pool_change(pool, before.state, self.compiler.pool(id), said, since);
             self.effects.push_back(Effect::Tell(change));
         }
         for (number, before) in changes.balancers {
@@ -714,6 +728,12 @@ impl Engine {
             self.serials_at.get_or_insert(now + SERIAL_GATHER);
             self.publish_soon(now);
         }
+    }
+
+    /// What an operator has said of the traffic of a pool as a whole.
+    fn said_of(&self, pool: &Pool, now: Moment) -> Option<Override> {
+        let scope = Scope { pool: Arc::clone(&pool.name), endpoint: None };
+        self.table.overrides().get(&scope, Slot::Traffic, now).cloned()
     }
 
     /// Whether the configuration itself has it switched off.
@@ -758,8 +778,22 @@ fn next_serial(last: u32, unix: u32) -> u32 {
     if is_newer(unix, last) { unix } else { last.wrapping_add(1) }
 }
 
-fn pool_change(pool: &crate::model::Pool, from: PoolState, to: PoolHealth, since: Moment) -> Change {
-    Change::Pool { pool: Arc::clone(&pool.name), from, to, threshold: pool.health_threshold, since }
+fn pool_change(
+    pool: &Pool,
+    from: PoolState,
+    to: PoolHealth,
+    said: Option<Override>,
+    since: Moment,
+) -> Change {
+    Change::Pool {
+        pool: Arc::clone(&pool.name),
+        from,
+        to,
+        threshold: pool.health_threshold,
+        endpoints: pool.endpoints.len() as u32,
+        said,
+        since,
+    }
 }
 
 /// The names of the pools that answer.

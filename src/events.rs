@@ -50,7 +50,7 @@ pub struct Event {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub marks: Vec<String>,
     pub new_health: NewHealth,
-    /// For how long `from` had held.
+    /// For how long `from` had held; 0: not known.
     pub lasted_ms: u64,
     /// For people, in one line.
     pub summary: String,
@@ -270,6 +270,8 @@ pub struct Recorder {
     last: (u64, u16),
     /// Where each load balancer's traffic went when it was last told of.
     serving: HashMap<Name, Vec<Arc<str>>>,
+    /// Since when each vantage doubts itself or not, as far as it was seen to begin.
+    doubts: HashMap<Arc<str>, (bool, Moment)>,
     /// Endpoints of pools, as long as the engine stands still.
     origins: HashMap<PoolId, Vec<Arc<Origin>>>,
 }
@@ -330,14 +332,14 @@ impl Recorder {
                 event.to = "blocked".to_owned();
                 event.reason = format!("{reason} ({detail})");
             }
-            Change::Pool { pool, from, to, threshold, since } => {
+            Change::Pool { pool, from, to, threshold, endpoints, said, since } => {
                 event.kind = Kind::Pool;
                 event.object = pool.to_string();
                 (event.from, event.to) = (from.to_string(), to.state.to_string());
                 event.changed = *from != to.state;
-                event.new_health = pool_health(to);
+                event.new_health = pool_health(to, *endpoints);
                 event.lasted_ms = lasted(since);
-                event.reason = pool_reason(to, *threshold);
+                event.reason = pool_reason(to, *threshold, *endpoints, said.as_ref());
                 let changed = event.changed;
                 self.put_pool(&mut event, engine, pool, None, changed, now);
             }
@@ -364,6 +366,7 @@ impl Recorder {
             Change::Vantage { vantage, suspect } => {
                 event.kind = Kind::Vantage;
                 event.object = vantage.to_string();
+                event.lasted_ms = self.doubt_before(vantage, *suspect, now).as_ref().map_or(0, lasted);
                 let word = |suspect| if suspect { "suspect" } else { "trusted" }.to_owned();
                 (event.from, event.to) = (word(!suspect), word(*suspect));
                 event.new_health = if *suspect { NewHealth::Unhealthy } else { NewHealth::Healthy };
@@ -382,6 +385,16 @@ impl Recorder {
     /// Says that the engine has moved on since the last event.
     pub fn moved_on(&mut self) {
         self.origins.clear();
+    }
+
+    /// Since when it had been as it was before a change to `suspect`; none: that
+    /// is not known.
+    fn doubt_before(&mut self, vantage: &Arc<str>, suspect: bool, now: Moment) -> Option<Moment> {
+        match self.doubts.get(vantage) {
+            Some((before, since)) if *before == suspect => Some(*since), // so it stands
+            None if !suspect => None,                                    // it may have been so for long
+            _ => self.doubts.insert(Arc::clone(vantage), (suspect, now)).map(|(_, since)| since),
+        }
     }
 
     fn next_id(&mut self, unix: Duration) -> (u64, u16) {
@@ -509,12 +522,12 @@ fn endpoint_health(from: &Standing, to: &Standing, cause: &Cause) -> NewHealth {
     }
 }
 
-/// A pool of which nothing fails, but too much was taken out by hand, is no
-/// bad news.
-fn pool_health(health: &PoolHealth) -> NewHealth {
+/// A pool whose endpoints were all taken out by somebody is no bad news. One
+/// that has none is: nobody wanted that.
+fn pool_health(health: &PoolHealth, endpoints: u32) -> NewHealth {
     match health.state {
         PoolState::Healthy | PoolState::Degraded => NewHealth::Healthy,
-        PoolState::Critical if health.healthy == health.enabled => NewHealth::Out,
+        PoolState::Critical if health.enabled == 0 && endpoints > 0 => NewHealth::Out,
         PoolState::Critical => NewHealth::Unhealthy,
         PoolState::Disabled => NewHealth::Out,
         PoolState::Unknown => NewHealth::Unknown,

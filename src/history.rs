@@ -7,7 +7,7 @@
 //! cut short is left out when the files are read.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
@@ -304,6 +304,20 @@ pub fn read(folder: &Path, wanted: &Wanted, mut each: impl FnMut(Event) -> io::R
     newest.into_iter().try_for_each(each)
 }
 
+/// The names that can be asked for: of all objects with events, and of the
+/// pools of endpoints.
+pub fn objects(folder: &Path) -> io::Result<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    read_files(open_all(folder)?, |event| {
+        if let (Kind::Endpoint | Kind::Test, Some((pool, _))) = (event.kind, event.object.split_once('/')) {
+            names.insert(pool.to_owned());
+        }
+        names.insert(event.object);
+        Ok(())
+    })?;
+    Ok(names)
+}
+
 /// What was unhealthy when the last event was written: for each such object
 /// the event with which that began, as far as the newest two files have it.
 pub fn left_open(folder: &Path) -> io::Result<Vec<Event>> {
@@ -352,19 +366,95 @@ fn open_all(folder: &Path) -> io::Result<Vec<File>> {
     Ok(files)
 }
 
-/// An event as a row for people; with `evidence`, what probes saw stands below.
-pub fn row(event: &Event, evidence: bool) -> String {
-    let time = event.timestamp.replace('T', " ");
+/// So many rows are looked at before the first is written, for the widths of
+/// their columns.
+const LOOKED_AT: usize = 1000;
+
+/// Events as rows for people, under a heading; with `evidence`, what probes saw
+/// stands below each.
+pub struct Rows<W> {
+    out: W,
+    evidence: bool,
+    waiting: Vec<Event>,
+    /// None as long as nothing is written.
+    widths: Option<Widths>,
+    count: u64,
+}
+
+/// Of the columns whose texts may be long.
+#[derive(Clone, Copy)]
+struct Widths {
+    object: usize,
+    what: usize,
+}
+
+impl<W: Write> Rows<W> {
+    pub fn new(out: W, evidence: bool) -> Rows<W> {
+        Rows { out, evidence, waiting: Vec::new(), widths: None, count: 0 }
+    }
+
+    /// Takes in the next.
+    pub fn push(&mut self, event: Event) -> io::Result<()> {
+        self.count += 1;
+        self.waiting.push(event);
+        if self.widths.is_some() || self.waiting.len() >= LOOKED_AT { self.write() } else { Ok(()) }
+    }
+
+    /// Writes what is left; says how many there were.
+    pub fn finish(mut self) -> io::Result<u64> {
+        self.write()?;
+        self.out.flush()?;
+        Ok(self.count)
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        let is_first = self.widths.is_none();
+        let mut widths = self.widths.unwrap_or(Widths { object: 24, what: 24 });
+        for event in &self.waiting {
+            widths.object = widths.object.max(event.object.chars().count());
+            widths.what = widths.what.max(what_for_people(event).chars().count());
+        }
+        self.widths = Some(widths);
+        if is_first {
+            self.out
+                .write_all(line(widths, "time", "kind", "of", "from → to", "after", "reason").as_bytes())?;
+        }
+        for event in std::mem::take(&mut self.waiting) {
+            self.out.write_all(row(&event, widths, self.evidence).as_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+fn line(widths: Widths, time: &str, kind: &str, of: &str, what: &str, lasted: &str, reason: &str) -> String {
+    let Widths { object, what: of_what } = widths;
+    format!("{time:<24}  {kind:<13}  {of:<object$}  {what:<of_what$}  {lasted:>9}  {reason}\n")
+}
+
+/// From where to where, and what else holds.
+fn what_for_people(event: &Event) -> String {
     let marks = match event.marks.is_empty() {
         true => String::new(),
         false => format!(" ({})", event.marks.join(", ")),
     };
-    let what = match event.from == event.to {
+    match event.from == event.to {
         true => format!("{}{marks}", event.to),
         false => format!("{} → {}{marks}", event.from, event.to),
+    }
+}
+
+fn row(event: &Event, widths: Widths, evidence: bool) -> String {
+    let time = event.timestamp.replace('T', " ");
+    let lasted = if event.lasted_ms == 0 { String::new() } else { for_people(event.lasted_ms) };
+    let reason = match (event.kind, &event.evidence) {
+        (Kind::Test, Some(test)) => format!("{} from {}: {}", test.monitor, test.vantage, event.reason),
+        _ => event.reason.clone(),
     };
-    let (kind, object, lasted) = (event.kind.as_str(), &event.object, for_people(event.lasted_ms));
-    let mut row = format!("{time}  {kind:<13}  {object:<24}  {what:<24}  {lasted:>9}  {}\n", event.reason);
+    let what = what_for_people(event);
+    let mut row = line(widths, &time, event.kind.as_str(), &event.object, &what, &lasted, &reason);
     let seen = event.evidence.as_ref().filter(|_| evidence);
     for test in seen.into_iter() {
         row += &format!("    {} from {}\n", test.monitor, test.vantage);
@@ -375,11 +465,6 @@ pub fn row(event: &Event, evidence: bool) -> String {
         }
     }
     row
-}
-
-/// The line above such rows.
-pub fn heading() -> String {
-    format!("{:<24}  {:<13}  {:<24}  {:<24}  {:>9}  reason\n", "time", "kind", "of", "from → to", "after")
 }
 
 fn probe_for_people(probe: &ProbeRecord) -> String {

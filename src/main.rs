@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io::{BufWriter, ErrorKind, IsTerminal, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -88,7 +88,7 @@ enum Command {
         #[arg(long, value_name = "PATH")]
         state_dir: Option<PathBuf>,
         /// From then on: a duration back from now (`2h`, `3d`) or a time in UTC
-        /// (`2026-11-30`, `2026-11-30T04:50`).
+        /// (`2026-11-30`, `2026-11-30T04:50`, or of today `04:50`).
         #[arg(long, value_name = "TIME", value_parser = time)]
         since: Option<Duration>,
         /// Up to then.
@@ -535,29 +535,71 @@ fn show_history(state_dir: Option<PathBuf>, wanted: &Wanted, json: bool, evidenc
             folder.display()
         ));
     }
-    let mut out = BufWriter::new(std::io::stdout().lock());
-    let mut begun = json;
-    let outcome = history::read(&folder, wanted, |event| {
-        if !std::mem::replace(&mut begun, true) {
-            out.write_all(history::heading().as_bytes())?;
+    let out = BufWriter::new(std::io::stdout().lock());
+    let shown = match json {
+        true => history_lines(&folder, wanted, out),
+        false => {
+            let mut rows = history::Rows::new(out, evidence);
+            history::read(&folder, wanted, |event| rows.push(event)).and_then(|()| rows.finish())
         }
-        let row = if json { event.line() + "\n" } else { history::row(&event, evidence) };
-        out.write_all(row.as_bytes())
-    });
-    match outcome.and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => fail(error),
-        _ => ExitCode::SUCCESS,
+    };
+    match shown.and_then(|count| if count == 0 { nothing_kept(&folder, wanted).map(Some) } else { Ok(None) })
+    {
+        Ok(None) => ExitCode::SUCCESS,
+        Ok(Some(why)) => {
+            eprintln!("{why}");
+            ExitCode::SUCCESS
+        }
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => fail(error),
     }
 }
 
-/// A time in UTC, or a duration back from now, as Unix time.
+/// Writes events as lines of JSON; says how many there were.
+fn history_lines(folder: &Path, wanted: &Wanted, mut out: impl Write) -> std::io::Result<u64> {
+    let mut count = 0;
+    history::read(folder, wanted, |event| {
+        count += 1;
+        out.write_all((event.line() + "\n").as_bytes())
+    })?;
+    out.flush()?;
+    Ok(count)
+}
+
+/// Why nothing is shown, and what there may be instead.
+fn nothing_kept(folder: &Path, wanted: &Wanted) -> std::io::Result<String> {
+    let Some(object) = &wanted.object else {
+        return Ok("no event is kept that fits what was asked for".to_owned());
+    };
+    let anything = Wanted { object: Some(object.clone()), most: Some(1), ..Wanted::default() };
+    let mut known = false;
+    history::read(folder, &anything, |_| {
+        known = true;
+        Ok(())
+    })?;
+    if known {
+        return Ok(format!("no event of `{object}` is kept that fits the other options"));
+    }
+    let names = history::objects(folder)?;
+    let near = config::nearest(object, names.iter().map(String::as_str));
+    let help = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+    Ok(format!("no event of `{object}` is kept in {}{help}", folder.display()))
+}
+
+/// A time in UTC, of today if it has no date, or a duration back from now, as
+/// Unix time.
 fn time(text: &str) -> Result<Duration, String> {
-    if let Some(time) = moment::parse_utc(text) {
+    let now = Clock::start().now();
+    let today = moment::utc(now.elapsed().as_secs());
+    let today = today.split('T').next().unwrap_or_default();
+    if let Some(time) =
+        moment::parse_utc(text).or_else(|| moment::parse_utc(&format!("{today}T{}", text.trim())))
+    {
         return Ok(time);
     }
     let back = config::duration(text)
-        .ok_or("it takes a duration such as `2h`, or a time such as `2026-11-30T04:50`")?;
-    Ok(Clock::start().now().before(back).elapsed())
+        .ok_or("it takes a duration such as `2h`, or a time in UTC such as `2026-11-30T04:50` or `04:50`")?;
+    Ok(now.before(back).elapsed())
 }
 
 fn kind(text: &str) -> Result<Kind, String> {

@@ -2,8 +2,10 @@
 //!
 //! Each route has a task and a queue of its own, so that a receiver that hangs
 //! holds up nobody else, and the engine never. A notice that can't be delivered
-//! is tried again with growing gaps for about an hour. A queue that is full
-//! drops its oldest notice, counted and told.
+//! is tried again with growing gaps for about an hour, and sooner when there is
+//! more to tell. What is over before its beginning could be delivered is dropped,
+//! beginning and end, and a queue that is full drops its oldest notice; both are
+//! counted and told.
 //!
 //! Secrets stand in requests alone: log lines name the route, and the place of
 //! its receiver without the path.
@@ -30,11 +32,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::TlsConnector;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
-use crate::alerts::{Notice, body};
+use crate::alerts::{Notice, Turn, body};
 use crate::model::{Form, Receiver, Route};
 
 /// So many notices of a route wait; the oldest of more are dropped.
@@ -53,12 +55,15 @@ pub struct Patience {
     pub timeout: Duration,
     /// Before each further attempt; then it is given up.
     pub gaps: Vec<Duration>,
+    /// News makes another attempt once the last failure is so long ago.
+    pub soon: Duration,
 }
 
 impl Default for Patience {
     fn default() -> Patience {
         let gaps = [1, 5, 30, 120, 300, 600, 1200, 1200];
-        Patience { timeout: Duration::from_secs(10), gaps: gaps.map(Duration::from_secs).to_vec() }
+        let gaps = gaps.map(Duration::from_secs).to_vec();
+        Patience { timeout: Duration::from_secs(10), gaps, soon: Duration::from_secs(5) }
     }
 }
 
@@ -105,71 +110,210 @@ impl Notifier {
     }
 }
 
-/// Sends the notices of one route. The queue is emptied of what is too much
-/// also while one is on its way.
+/// Sends the notices of one route; takes in what comes also while one is on
+/// its way.
 async fn run(mut inbox: mpsc::UnboundedReceiver<Notice>, patience: Patience) {
-    let mut queue: VecDeque<Notice> = VecDeque::new();
-    let mut sending: Option<Pin<Box<dyn Future<Output = ()> + Send>>> = None;
-    let mut dropped = 0u64;
+    let timeout = patience.timeout;
+    let mut outbox = Outbox::new(patience);
+    let mut sending: Option<Pin<Box<dyn Future<Output = Attempt> + Send>>> = None;
     loop {
-        if sending.is_none()
-            && let Some(notice) = queue.pop_front()
-        {
-            sending = Some(Box::pin(deliver(notice, patience.clone())));
-        }
+        let due = if sending.is_none() { outbox.due(Instant::now()) } else { None };
         tokio::select! {
             received = inbox.recv() => match received {
-                Some(notice) => queue.push_back(notice),
+                Some(notice) => outbox.take(notice, sending.is_some(), Instant::now()),
                 None => return,
             },
-            () = async { sending.as_mut().expect("only while there is one").await }, if sending.is_some() => {
+            ended = async { sending.as_mut().expect("only while there is one").await }, if sending.is_some() => {
                 sending = None;
-                if dropped > 0 {
-                    warn!(dropped, "notices of alerts were dropped, because too many waited");
-                    dropped = 0;
-                }
+                outbox.ended(ended, Instant::now());
             }
-        }
-        while queue.len() > WAITING {
-            queue.pop_front();
-            dropped += 1;
+            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                sending = outbox.current().map(|notice| Box::pin(attempt(notice, timeout)) as _);
+            }
         }
     }
 }
 
-/// Tries until it is taken, refused for good, or too late.
-async fn deliver(notice: Notice, patience: Patience) {
-    let Route { name, receiver, .. } = &*notice.route;
-    let place = receiver.url.place();
-    let mut gaps = patience.gaps.iter();
-    let mut failures = 0;
-    loop {
-        let attempt = timeout(patience.timeout, post(receiver, &notice)).await;
-        let error = match attempt.unwrap_or(Err(Undelivered::TimedOut)) {
+/// What waits to be sent on one route. Knows no sockets: it says when to try
+/// and is told how that ended.
+struct Outbox {
+    patience: Patience,
+    current: Option<Current>,
+    queue: VecDeque<Notice>,
+    /// When the receiver failed, if it did so the last time.
+    failed: Option<Instant>,
+    /// Since the last that was told of these: too many waited.
+    dropped: u64,
+    /// It was over before it could be told.
+    obsolete: u64,
+}
+
+/// The notice whose turn it is.
+struct Current {
+    notice: Notice,
+    failures: usize,
+    /// How many of the gaps are used up.
+    gaps: usize,
+    /// When it is tried by those, and when in truth: news doesn't wait for a long gap.
+    due: Instant,
+    next: Instant,
+    /// It failed, but its receiver may have it.
+    may_have_arrived: bool,
+    /// News came while it was on its way.
+    hurry: bool,
+}
+
+impl Outbox {
+    fn new(patience: Patience) -> Outbox {
+        Outbox { patience, current: None, queue: VecDeque::new(), failed: None, dropped: 0, obsolete: 0 }
+    }
+
+    /// When to try next, while nothing is on its way.
+    fn due(&mut self, now: Instant) -> Option<Instant> {
+        if self.current.is_none() {
+            let notice = self.queue.pop_front()?;
+            let next = self.soon(now);
+            self.current = Some(Current {
+                notice,
+                failures: 0,
+                gaps: 0,
+                due: next,
+                next,
+                may_have_arrived: false,
+                hurry: false,
+            });
+        }
+        self.current.as_ref().map(|current| current.next)
+    }
+
+    /// At once, unless the receiver has failed just now.
+    fn soon(&self, now: Instant) -> Instant {
+        self.failed.map_or(now, |at| now.max(at + self.patience.soon))
+    }
+
+    fn current(&self) -> Option<Notice> {
+        self.current.as_ref().map(|current| current.notice.clone())
+    }
+
+    fn take(&mut self, notice: Notice, on_its_way: bool, now: Instant) {
+        let (turn, incident) = (notice.turn, notice.incident.clone());
+        self.queue.push_back(notice);
+        if turn == Turn::End && self.forget(&incident, on_its_way) {
+            return;
+        }
+        let soon = self.soon(now);
+        if let Some(current) = &mut self.current {
+            current.hurry |= on_its_way;
+            current.next = current.next.min(soon);
+        }
+        while self.queue.len() > WAITING {
+            self.queue.pop_front();
+            self.dropped += 1;
+        }
+    }
+
+    /// Drops what still waits of an incident whose end waits, too: nobody needs
+    /// to hear that it lasts, and the end only who may have heard of its
+    /// beginning. Says whether the end was dropped.
+    fn forget(&mut self, incident: &str, on_its_way: bool) -> bool {
+        let before = self.queue.len() + usize::from(self.current.is_some());
+        let mut untold = false;
+        self.queue.retain(|of| {
+            let over = of.incident == incident && of.turn != Turn::End;
+            untold |= over && of.turn == Turn::Start;
+            !over
+        });
+        let is_current = |of: &&mut Current| of.notice.incident == incident && of.notice.turn != Turn::End;
+        if let Some(current) = self.current.as_mut().filter(is_current)
+            && !on_its_way
+        {
+            untold |= current.notice.turn == Turn::Start && !current.may_have_arrived;
+            self.current = None;
+        }
+        if untold {
+            self.queue.retain(|of| of.incident != incident);
+        }
+        let after = self.queue.len() + usize::from(self.current.is_some());
+        self.obsolete += (before - after) as u64;
+        if after == 0 {
+            self.tell_counts(); // nothing is left whose delivery would be the occasion
+        }
+        untold
+    }
+
+    fn ended(&mut self, attempt: Attempt, now: Instant) {
+        let Some(mut current) = self.current.take() else { return };
+        let Route { name, receiver, .. } = &*current.notice.route;
+        let place = receiver.url.place();
+        let failures = current.failures + 1;
+        let error = match attempt.outcome {
             Ok(()) => {
+                let failures = current.failures;
                 if failures > 0 {
-                    warn!(alert = %name, failures, "a notice has reached {place} after all");
+                    info!(alert = %name, failures, "a notice has reached {place} after all");
                 }
-                debug!(alert = %name, turn = ?notice.turn, "notice sent to {place}: {}", notice.title());
+                let title = current.notice.title();
+                debug!(alert = %name, turn = ?current.notice.turn, "notice sent to {place}: {title}");
+                self.failed = None;
+                self.tell_counts();
                 return;
             }
             Err(error) => error,
         };
-        failures += 1;
-        let gap = gaps.next().filter(|_| !error.is_final());
-        match gap {
-            Some(gap) if failures == 1 => {
-                warn!(alert = %name, "a notice can't be delivered to {place}: {error}; it is tried again");
-                sleep(*gap).await;
-            }
-            Some(gap) => sleep(*gap).await,
-            None => {
-                let title = notice.title();
-                warn!(alert = %name, failures, "a notice was given up, {place} doesn't take it: {error}; it says: {title}");
-                return;
-            }
+        let early = now < current.due;
+        let due = match (early, self.patience.gaps.get(current.gaps)) {
+            _ if error.is_final() => None,
+            (true, _) => Some(current.due), // tried for the sake of others: that costs it nothing
+            (false, gap) => gap.map(|gap| now + *gap),
+        };
+        let Some(due) = due else {
+            let title = current.notice.title();
+            warn!(alert = %name, failures, "a notice was given up, {place} doesn't take it: {error}; it says: {title}");
+            self.failed = None;
+            return;
+        };
+        if failures == 1 {
+            warn!(alert = %name, "a notice can't be delivered to {place}: {error}; it is tried again");
+        }
+        self.failed = Some(now);
+        current.failures = failures;
+        current.gaps += usize::from(!early);
+        current.due = due;
+        current.next = if current.hurry { due.min(self.soon(now)) } else { due };
+        current.hurry = false;
+        current.may_have_arrived |= attempt.sent && error.may_have_arrived();
+        let incident = current.notice.incident.clone();
+        self.current = Some(current);
+        if self.queue.iter().any(|of| of.incident == incident && of.turn == Turn::End) {
+            self.forget(&incident, false);
         }
     }
+
+    fn tell_counts(&mut self) {
+        let (dropped, obsolete) = (std::mem::take(&mut self.dropped), std::mem::take(&mut self.obsolete));
+        if dropped > 0 {
+            warn!(dropped, "notices of alerts were dropped, because too many waited");
+        }
+        if obsolete > 0 {
+            info!(
+                dropped = obsolete,
+                "notices of alerts were dropped, because what they tell of was over before they could be delivered"
+            );
+        }
+    }
+}
+
+/// How an attempt ended.
+struct Attempt {
+    outcome: Result<(), Undelivered>,
+    /// It came so far that the receiver may have read it.
+    sent: bool,
+}
+
+async fn attempt(notice: Notice, longest: Duration) -> Attempt {
+    let mut sent = false;
+    let posted = timeout(longest, post(&notice.route.receiver, &notice, &mut sent)).await;
+    Attempt { outcome: posted.unwrap_or(Err(Undelivered::TimedOut)), sent }
 }
 
 /// Why an attempt failed.
@@ -191,6 +335,15 @@ impl Undelivered {
             Undelivered::TimedOut | Undelivered::Io(_) | Undelivered::Http(_) => false,
             Undelivered::Refused(code) => [400, 413].contains(&code.as_u16()),
             Undelivered::Request(_) => true,
+        }
+    }
+
+    /// Whether a receiver that was reached may have taken the notice all the same.
+    fn may_have_arrived(&self) -> bool {
+        match self {
+            Undelivered::TimedOut | Undelivered::Http(_) => true,
+            Undelivered::Refused(code) => *code == StatusCode::GATEWAY_TIMEOUT,
+            Undelivered::Io(_) | Undelivered::Request(_) => false,
         }
     }
 }
@@ -220,17 +373,21 @@ impl From<hyper::Error> for Undelivered {
 }
 
 /// One attempt, over a connection of its own.
-async fn post(receiver: &Receiver, notice: &Notice) -> Result<(), Undelivered> {
+async fn post(receiver: &Receiver, notice: &Notice, sent: &mut bool) -> Result<(), Undelivered> {
     let request = request(receiver, notice)?;
     let url = &receiver.url;
     let stream = TcpStream::connect((&*url.host, url.port)).await?;
     let status = match url.tls {
-        false => exchange(stream, request).await?,
+        false => {
+            *sent = true;
+            exchange(stream, request).await?
+        }
         true => {
             let name = ServerName::try_from(url.host.to_string())
                 .map_err(|_| Undelivered::Request("its host is no name of a certificate"))?;
             let config = tls(receiver.extra_roots.as_deref())?;
             let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+            *sent = true;
             exchange(stream, request).await?
         }
     };

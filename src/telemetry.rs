@@ -18,7 +18,7 @@ use crate::authority::BalancerState;
 use crate::clock::Clock;
 use crate::engine::{Cause, Change};
 use crate::events::{balancer_reason, pool_reason};
-use crate::health::{Outcome, PoolState, ProbeTask, ScheduleCounters, Verdict};
+use crate::health::{Outcome, PoolState, ProbeTask, ScheduleCounters, Standing, Verdict};
 use crate::model::{Model, Scope};
 
 pub use crate::events::headline;
@@ -151,7 +151,7 @@ pub fn tell(change: &Change, clock: &Clock) {
         Change::Endpoint { scope, from, to, cause, since } => {
             let (pool, endpoint) = names(scope);
             let since = clock.utc(*since);
-            let good = to.fitness.is_up() && !to.stale && !to.flapping && to.degraded.is_none();
+            let good = is_good(from, to);
             let (from, to, reason) = (from.word(), to.word(), cause.reason());
             match cause {
                 Cause::Probe { monitor, vantage, detail, status, .. } => {
@@ -168,9 +168,9 @@ pub fn tell(change: &Change, clock: &Clock) {
             warn!(pool, endpoint, %monitor, %vantage, reason, detail, "{headline}");
         }
         Change::Vantage { vantage, suspect } => line!(!suspect, %vantage, "{headline}"),
-        Change::Pool { pool, from, to, threshold, since } => {
+        Change::Pool { pool, from, to, threshold, endpoints, said, since } => {
             let since = clock.utc(*since);
-            let reason = pool_reason(to, *threshold);
+            let reason = pool_reason(to, *threshold, *endpoints, said.as_ref());
             let to = to.state;
             // from unknown things only get better, unless it ends in Critical
             let good =
@@ -183,6 +183,17 @@ pub fn tell(change: &Change, clock: &Clock) {
             let good = *to != BalancerState::Critical && to <= from;
             line!(good, load_balancer = %name, %from, %to, reason, since, "{headline}");
         }
+    }
+}
+
+/// Whether an endpoint stands better than before, or well.
+fn is_good(from: &Standing, to: &Standing) -> bool {
+    let blemishes = |of: &Standing| [of.stale, of.flapping, of.degraded.is_some()];
+    match (from.fitness.is_up(), to.fitness.is_up()) {
+        (false, true) => !to.stale,
+        (true, false) => false,
+        (true, true) => blemishes(from).iter().zip(blemishes(to)).all(|(before, now)| *before || !now),
+        (false, false) => false,
     }
 }
 
@@ -216,4 +227,33 @@ pub fn tell_probes(counters: ScheduleCounters) {
 /// Writes what the transports have counted.
 pub fn tell_queries(queries: u64, replies: u64) {
     info!(queries, replies, "queries since the start");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::health::{DownCause, Fitness, OutCause};
+
+    #[test]
+    fn a_return_is_good_news_whatever_the_cause() {
+        let of = |fitness| Standing { fitness, verdict: Verdict::Healthy, ..Standing::default() };
+        let (up, flapping) = (of(Fitness::Up), Standing { flapping: true, ..of(Fitness::Up) });
+        let held = Standing { flapping: true, ..of(Fitness::Down(DownCause::FlapHold)) };
+        let down = of(Fitness::Down(DownCause::Unhealthy));
+        for (from, to, expected) in [
+            (down, up, true),
+            (held, flapping, true),
+            (of(Fitness::Out(OutCause::Maintenance)), up, true),
+            (of(Fitness::Down(DownCause::Dependency)), up, true),
+            (flapping, up, true),
+            (up, up, true),
+            (up, flapping, false),
+            (up, Standing { stale: true, ..up }, false),
+            (up, down, false),
+            (up, held, false),
+            (up, of(Fitness::Out(OutCause::Drained)), false),
+        ] {
+            assert_eq!(is_good(&from, &to), expected, "{from:?} to {to:?}");
+        }
+    }
 }

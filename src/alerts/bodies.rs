@@ -55,7 +55,8 @@ impl Notice {
             lines.push(format!("{}{rest}", self.named.join(", ")));
             lines.push(format!("the first: {}", self.opened.summary));
         } else {
-            lines.push(format!("{} → {}: {}", event.from, event.to, event.reason));
+            let (from, to) = (event.from.replace('_', " "), event.to.replace('_', " "));
+            lines.push(format!("{from} → {to}: {}", event.reason));
             if let (Some(pool), Kind::Endpoint) = (&event.pool, self.kind) {
                 let (healthy, enabled) = (pool.origins_healthy, pool.origins_enabled);
                 let (name, state) = (&pool.name, &pool.state);

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use super::{Cause, Change, Engine, serving};
 use crate::authority::{BalancerState, Traffic};
-use crate::health::{Override, PoolHealth, Reason, ScheduleCounters, Sighting, Standing, Target, Verdict};
+use crate::health::{
+    Override, PoolHealth, Reason, ScheduleCounters, Sighting, Slot, Standing, Target, Verdict,
+};
 use crate::model::{Name, PoolId, Scope, VantageId, Weight};
 use crate::moment::Moment;
 
@@ -100,6 +102,8 @@ impl Status {
             from: view.health.state,
             to: view.health,
             threshold: view.health_threshold,
+            endpoints: view.endpoints.len() as u32,
+            said: view.overrides.iter().find(|said| said.action.slot() == Slot::Traffic).cloned(),
             since: view.since,
         });
         let endpoints = self.pools.iter().flat_map(|pool| {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use crate::engine::{Cause, Change};
-use crate::health::{PoolHealth, PoolState, Reason, Standing};
+use crate::health::{
+    Action, DownCause, Fitness, OutCause, Override, PoolHealth, PoolState, Reason, Standing, Verdict,
+};
 use crate::model::Scope;
 
 /// A change in a few words.
@@ -41,8 +43,9 @@ fn endpoint_headline(scope: &Scope, from: &Standing, to: &Standing, cause: &Caus
     let is = |what: &str| format!("endpoint {scope} is {what}");
     if from.word() != to.word() {
         return match cause {
-            Cause::Probe { reason: Reason::NoFailures, .. } => is(to.word()),
-            cause => is(&format!("{}: {}", to.word(), cause.reason())),
+            Cause::Probe { reason: Reason::NoFailures, .. } => is(words_for(to)),
+            Cause::Dependency if to.fitness == Fitness::Down(DownCause::Dependency) => is(words_for(to)),
+            cause => is(&format!("{}: {}", words_for(to), cause.reason())),
         };
     }
     match (from, to) {
@@ -56,14 +59,36 @@ fn endpoint_headline(scope: &Scope, from: &Standing, to: &Standing, cause: &Caus
         (Standing { degraded: Some(_), .. }, Standing { degraded: None, .. }) => is("degraded no more"),
         (_, Standing { starting: true, .. }) if !from.starting => is("starting"),
         (Standing { starting: true, .. }, _) if !to.starting => is("no longer starting"),
-        _ => is(&format!("{}, probes say {}", to.word(), to.verdict)),
+        _ => is(&format!("{}, probes say {}", words_for(to), to.verdict)),
     }
 }
 
-/// Why a pool is in its state.
-pub fn pool_reason(health: &PoolHealth, threshold: u32) -> String {
+/// [`Standing::word`] as it stands in a sentence.
+fn words_for(standing: &Standing) -> &'static str {
+    match standing.fitness {
+        Fitness::Up if standing.verdict == Verdict::Healthy => "healthy",
+        Fitness::Up => "up",
+        Fitness::Down(DownCause::Unknown) => "unknown",
+        Fitness::Down(DownCause::Unhealthy) => "unhealthy",
+        Fitness::Down(DownCause::Forced) => "held to be unhealthy by an operator",
+        Fitness::Down(DownCause::Ejected) => "ejected",
+        Fitness::Down(DownCause::FlapHold) => "held back after flapping",
+        Fitness::Down(DownCause::Dependency) => "down because what it depends on is",
+        Fitness::Out(OutCause::Disabled) => "disabled",
+        Fitness::Out(OutCause::Draining) => "draining",
+        Fitness::Out(OutCause::Drained) => "drained",
+        Fitness::Out(OutCause::Maintenance) => "in maintenance",
+        Fitness::Out(OutCause::AgentDrain) => "drained by its own agent",
+        Fitness::Out(OutCause::AgentMaint) => "in maintenance by its own agent",
+    }
+}
+
+/// Why a pool of so many endpoints is in its state; `said` is what an operator
+/// has said of it as a whole.
+pub fn pool_reason(health: &PoolHealth, threshold: u32, endpoints: u32, said: Option<&Override>) -> String {
     match health.state {
-        PoolState::Disabled => "switched off in the configuration".to_owned(),
+        PoolState::Disabled => switched_off(said.filter(|said| said.action == Action::Disable)),
+        PoolState::Critical if endpoints == 0 => "no endpoint: its host names have no address".to_owned(),
         PoolState::Unknown => "no monitor, or no verdict yet".to_owned(),
         _ => {
             format!(
@@ -74,11 +99,56 @@ pub fn pool_reason(health: &PoolHealth, threshold: u32) -> String {
     }
 }
 
+/// By whom, and why.
+fn switched_off(said: Option<&Override>) -> String {
+    let Some(Override { by, reason, .. }) = said else {
+        return "switched off in the configuration".to_owned();
+    };
+    match (by.is_empty(), reason.is_empty()) {
+        (false, false) => format!("switched off by {by}: {reason}"),
+        (false, true) => format!("switched off by {by}"),
+        (true, false) => format!("switched off by an operator: {reason}"),
+        (true, true) => "switched off by an operator".to_owned(),
+    }
+}
+
 /// Why a load balancer is in its state.
 pub fn balancer_reason(serving: &[Arc<str>], fallback: bool) -> String {
     match (serving.is_empty(), fallback) {
         (true, _) => "no pool available and no fallback: only the SOA is answered".to_owned(),
         (false, true) => format!("no pool available: fallback pool {}", serving.join(", ")),
         (false, false) => format!("answers from {}", serving.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_identifier_stands_in_a_headline() {
+        let scope = Scope { pool: "eu".into(), endpoint: Some("a".into()) };
+        for (to, cause, expected) in [
+            (Fitness::Out(OutCause::Maintenance), Cause::Time, "in maintenance: its time has come"),
+            (Fitness::Down(DownCause::FlapHold), Cause::Reload, "held back after flapping: configured so"),
+            (Fitness::Down(DownCause::Dependency), Cause::Dependency, "down because what it depends on is"),
+            (
+                Fitness::Out(OutCause::AgentMaint),
+                Cause::Reload,
+                "in maintenance by its own agent: configured so",
+            ),
+            (
+                Fitness::Down(DownCause::Forced),
+                Cause::Reload,
+                "held to be unhealthy by an operator: configured so",
+            ),
+        ] {
+            let from = Standing { fitness: Fitness::Up, verdict: Verdict::Healthy, ..Standing::default() };
+            let to = Standing { fitness: to, ..from };
+            assert_eq!(endpoint_headline(&scope, &from, &to, &cause), format!("endpoint eu/a is {expected}"));
+        }
+        let up = Standing { fitness: Fitness::Up, verdict: Verdict::Healthy, ..Standing::default() };
+        let starting = Standing { starting: true, ..up };
+        assert_eq!(endpoint_headline(&scope, &up, &starting, &Cause::Time), "endpoint eu/a is starting");
     }
 }

@@ -273,7 +273,8 @@ fn bodies_have_the_receivers_shape() {
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
 fn quick() -> Patience {
-    Patience { timeout: Duration::from_millis(400), gaps: vec![Duration::from_millis(20); 20] }
+    let (timeout, gap) = (Duration::from_millis(400), Duration::from_millis(20));
+    Patience { timeout, gaps: vec![gap; 20], soon: gap }
 }
 
 /// A notice for a route of type webhook to this address, about this pool.
@@ -374,6 +375,67 @@ async fn what_was_meant_while_the_receiver_was_away_comes_when_it_is_back() {
     let back = Server::at(address, vec![answer(OK)], None).await;
     let seen = back.ended(2).await;
     assert_eq!(bodies(&seen).len(), 2);
+}
+
+/// The beginning and the end of one incident of a pool.
+fn both(url: &str, pool: &str) -> [Notice; 2] {
+    let mut bench = Bench::new(&format!("{{ ops: {{ type: webhook, url: '{url}' }} }}"));
+    bench.event(0, "pool", pool, "unhealthy");
+    bench.event(60, "pool", pool, "healthy");
+    bench.go(100);
+    let [(_, start), (_, end)] = &bench.told[..] else { panic!("{:?}", bench.story()) };
+    [start.clone(), end.clone()]
+}
+
+#[tokio::test]
+async fn news_does_not_wait_for_a_long_gap() {
+    let failing = answer("HTTP/1.1 503 Oh\r\ncontent-length: 0\r\n\r\n");
+    let server = Server::sequence(vec![failing, answer(OK)]).await;
+    let url = format!("http://{}/", server.address);
+    let hour = vec![Duration::from_secs(3600); 8];
+    let mut notifier = Notifier::new(Patience { gaps: hour, ..quick() });
+    notifier.send(notice(&url, "", "eu"));
+    server.ended(1).await;
+    notifier.send(notice(&url, "", "us"));
+    let pools: Vec<_> =
+        bodies(&server.ended(3).await).iter().map(|body| body["data"]["pool_name"].clone()).collect();
+    assert_eq!(pools, [json!("eu"), json!("eu"), json!("us")]);
+}
+
+#[tokio::test]
+async fn what_is_over_before_it_could_be_delivered_is_not_told() {
+    let gone = Server::start(answer(OK)).await;
+    let address = gone.address;
+    gone.stop().await;
+    let url = format!("http://{address}/");
+    let mut notifier = Notifier::new(Patience { gaps: vec![Duration::from_millis(20); 2000], ..quick() });
+    notifier.send(notice(&url, "", "eu")); // another incident, which lasts
+    for told in both(&url, "us").into_iter().chain(both(&url, "eu").into_iter().take(1)) {
+        notifier.send(told);
+    }
+    tokio::time::sleep(Duration::from_millis(60)).await; // so that it is refused at least once
+    let back = Server::at(address, vec![answer(OK)], None).await;
+    notifier.send(notice(&url, "", "us"));
+    let seen = bodies(&back.ended(3).await);
+    let told: Vec<_> =
+        seen.iter().map(|body| (body["data"]["pool_name"].clone(), body["alert_event"].clone())).collect();
+    let start = json!("ALERT_STATE_EVENT_START");
+    let expected = ["eu", "eu", "us"].map(|pool| (json!(pool), start.clone()));
+    assert_eq!(told, expected, "the pair of the other is left out");
+}
+
+#[tokio::test]
+async fn the_end_is_told_to_who_may_have_heard_of_the_beginning() {
+    let hang = vec![Step::Head, Step::Hold];
+    let server = Server::sequence(vec![hang, answer(OK)]).await;
+    let url = format!("http://{}/", server.address);
+    let mut notifier = Notifier::new(quick());
+    let [start, end] = both(&url, "eu");
+    notifier.send(start);
+    server.received("POST").await;
+    notifier.send(end);
+    let seen = bodies(&server.ended(2).await);
+    assert_eq!(seen.last().unwrap()["alert_event"], "ALERT_STATE_EVENT_END", "{seen:?}");
 }
 
 #[test]

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use haledns::authority::Prepared;
 use haledns::config;
-use haledns::engine::{Effect, Engine, Event as Input};
+use haledns::engine::{Change, Effect, Engine, Event as Input};
 use haledns::events::{Event, Kind, MOST_ORIGINS, NewHealth, Recorder};
-use haledns::health::{Action, Order, Outcome, ProbeResult, Reason, TargetId};
+use haledns::health::{Action, Order, Outcome, PoolHealth, PoolState, ProbeResult, Reason, Slot, TargetId};
 use haledns::model::Scope;
 use haledns::moment::Moment;
 
@@ -198,4 +198,58 @@ fn what_an_operator_takes_out_is_no_bad_news() {
         bench.of(Kind::Pool).iter().map(|event| (event.to.clone(), event.new_health)).collect();
     assert_eq!(pools.last().unwrap(), &("critical".to_owned(), NewHealth::Out), "nothing in it fails");
     assert_eq!(bench.of(Kind::LoadBalancer).last().unwrap().new_health, NewHealth::Unhealthy);
+}
+
+#[test]
+fn a_pool_that_is_switched_off_says_by_whom_and_why() {
+    let mut bench = Bench::new(2, "web");
+    bench.probe(2000, |_| true);
+    for (by, reason, expected) in [
+        ("ann", "pool off", "switched off by ann: pool off"),
+        ("ann", "", "switched off by ann"),
+        ("", "", "switched off by an operator"),
+    ] {
+        let scope = Scope { pool: "eu".into(), endpoint: None };
+        let order = Order::Set { action: Action::Disable, reason: reason.into(), by: by.into(), until: None };
+        bench.engine.order(&scope, order, at(3000)).unwrap();
+        bench.carry_out(at(3000));
+        let event = bench.of(Kind::Pool).last().copied().cloned().unwrap();
+        assert_eq!((event.to.as_str(), event.reason.as_str()), ("disabled", expected));
+        bench.engine.order(&scope, Order::Clear(Slot::Traffic), at(3000)).unwrap();
+        bench.carry_out(at(3000));
+    }
+}
+
+#[test]
+fn a_pool_is_out_only_if_somebody_took_all_of_it_out() {
+    let bench = Bench::new(2, "web");
+    let health = |state, enabled, healthy, endpoints| {
+        let to = PoolHealth { state, enabled, healthy };
+        let (from, said) = (PoolState::Healthy, None);
+        let change =
+            Change::Pool { pool: "eu".into(), from, to, threshold: 2, endpoints, said, since: at(0) };
+        let event = Recorder::default().record(&change, &bench.engine, at(5000), 0);
+        (event.new_health, event.reason)
+    };
+    let reason = "no endpoint: its host names have no address".to_owned();
+    assert_eq!(health(PoolState::Critical, 0, 0, 0), (NewHealth::Unhealthy, reason));
+    assert_eq!(health(PoolState::Critical, 0, 0, 3).0, NewHealth::Out);
+    assert_eq!(health(PoolState::Critical, 1, 1, 1).0, NewHealth::Unhealthy, "its threshold can't be met");
+    assert_eq!(health(PoolState::Critical, 2, 1, 3).0, NewHealth::Unhealthy);
+    assert_eq!(health(PoolState::Disabled, 0, 0, 0).0, NewHealth::Out);
+}
+
+#[test]
+fn a_vantage_says_how_long_it_was_as_before_where_that_is_known() {
+    let bench = Bench::new(1, "web");
+    let mut recorder = Recorder::default();
+    let mut lasted = |suspect, ms| {
+        let change = Change::Vantage { vantage: "local".into(), suspect };
+        recorder.record(&change, &bench.engine, at(ms), 0).lasted_ms
+    };
+    assert_eq!(lasted(false, 1000), 0, "since when is not known");
+    assert_eq!(lasted(true, 2000), 0);
+    assert_eq!(lasted(true, 5000), 3000, "it lasts");
+    assert_eq!(lasted(false, 9000), 7000);
+    assert_eq!(lasted(true, 10_000), 1000);
 }

@@ -5,8 +5,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use haledns::events::{Event, Kind, NewHealth};
-use haledns::history::{self, History, Limits, Wanted};
+use haledns::events::{Event, Kind, NewHealth, TestEvidence};
+use haledns::history::{self, History, Limits, Rows, Wanted};
 use haledns::moment::utc_millis;
 use serde_json::json;
 
@@ -151,14 +151,70 @@ fn a_folder_that_is_not_there_is_named() {
     assert!(ended.log.contains("/nowhere/at/all/history: there is no history"), "{}", ended.log);
     let ended = run(["history", "--since", "yesterday"]);
     assert_eq!(ended.code(), Some(2));
-    assert!(ended.log.contains("such as `2026-11-30T04:50`"), "{}", ended.log);
+    assert!(ended.log.contains("such as `2026-11-30T04:50` or `04:50`"), "{}", ended.log);
+}
+
+fn rows(events: &[Arc<Event>]) -> String {
+    let mut out = Vec::new();
+    let mut rows = Rows::new(&mut out, true);
+    for event in events {
+        rows.push(Event::clone(event)).unwrap();
+    }
+    assert_eq!(rows.finish().unwrap(), events.len() as u64);
+    String::from_utf8(out).unwrap()
 }
 
 #[test]
 fn a_row_is_for_people() {
-    let row = history::row(&event(1, "endpoint", "eu/a"), true);
-    let words: Vec<_> = row.split_whitespace().collect();
+    let rows = rows(&[event(1, "endpoint", "eu/a")]);
+    let words: Vec<_> = rows.lines().nth(1).unwrap().split_whitespace().collect();
     let expected = ["2024-03-01", "00:00:01.000Z", "endpoint", "eu/a", "healthy", "→", "unhealthy", "1m01s"];
     assert_eq!(words[..8], expected);
-    assert!(row.ends_with("TCP Timeout\n"), "{row}");
+    assert!(rows.ends_with("TCP Timeout\n"), "{rows}");
+    assert_eq!(self::rows(&[]), "", "no heading over nothing");
+}
+
+#[test]
+fn long_words_keep_the_columns_and_unknown_times_are_left_out() {
+    let long = Event {
+        to: "unhealthy".into(),
+        marks: vec!["starting".into(), "flapping".into()],
+        ..Event::clone(&event(1, "endpoint", "a_pool_with_a_long_name/an_endpoint_with_one"))
+    };
+    let unknown = Event { lasted_ms: 0, ..Event::clone(&event(2, "vantage", "local")) };
+    let rows = rows(&[Arc::new(long), event(3, "pool", "eu"), Arc::new(unknown)]);
+    let reasons: Vec<_> = rows.lines().skip(1).map(|row| row.chars().count() - "TCP Timeout".len()).collect();
+    assert!(reasons.iter().all(|at| *at == reasons[0]), "{rows}");
+    let after = rows.lines().next().unwrap().find("after").unwrap();
+    assert!(after > 0 && !rows.contains("0ms"), "{rows}");
+}
+
+#[test]
+fn a_test_row_names_monitor_and_vantage() {
+    let (monitor, vantage) = ("web".to_owned(), "local".to_owned());
+    let evidence = TestEvidence { monitor, vantage, last_good: None, last_bad: None };
+    let event = Event { evidence: Some(evidence), ..Event::clone(&event(1, "test", "eu/a")) };
+    let rows = rows(&[Arc::new(event)]);
+    assert!(rows.lines().nth(1).unwrap().ends_with("web from local: TCP Timeout"), "{rows}");
+}
+
+#[test]
+fn where_nothing_is_kept_that_is_said_with_near_names() {
+    let folder = Folder::new();
+    let history = History::start(history::folder(folder.path()), limits(1 << 20, 8)).unwrap();
+    history.take(&event(1, "endpoint", "eu-west/a"));
+    drop(history);
+    let state = folder.path().to_str().unwrap();
+    for (arguments, said) in [
+        (vec!["eu-wst"], "no event of `eu-wst` is kept in "),
+        (vec!["eu-wst"], "; did you mean `eu-west`?"),
+        (vec!["nosuch", "--json"], "no event of `nosuch` is kept in "),
+        (vec!["eu-west", "--kind", "pool"], "no event of `eu-west` is kept that fits the other options"),
+        (vec!["--until", "2020-01-01"], "no event is kept that fits what was asked for"),
+        (vec!["--until", "2020-01-01", "--since", "09:00"], "no event is kept that fits"),
+    ] {
+        let ended = run(["history", "--state-dir", state].iter().chain(&arguments));
+        assert_eq!(ended.code(), Some(0), "{}", ended.log);
+        assert!(ended.out.is_empty() && ended.log.contains(said), "{arguments:?}: {}", ended.log);
+    }
 }
