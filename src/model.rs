@@ -489,9 +489,20 @@ impl Default for HttpCheck {
     }
 }
 
-/// Compiles [`HttpCheck::expected_regex`]; what it may cost is limited.
-pub fn body_pattern(text: &str) -> Result<Regex, regex::Error> {
-    RegexBuilder::new(text).size_limit(1 << 20).dfa_size_limit(1 << 20).build()
+/// The octets that an [`HttpCheck::expected_regex`] may have compiled: at
+/// worst every state is looked at for every octet of the body, so a larger body
+/// allows fewer.
+pub fn pattern_limit(body_limit: usize) -> usize {
+    const MOST: usize = 64 << 10;
+    const LEAST: usize = 2 << 10;
+    const BODY: usize = 64 << 10;
+    (MOST * BODY / body_limit.max(BODY)).max(LEAST)
+}
+
+/// Compiles [`HttpCheck::expected_regex`] for bodies of `body_limit`; what it
+/// may cost is limited.
+pub fn body_pattern(text: &str, body_limit: usize) -> Result<Regex, regex::Error> {
+    RegexBuilder::new(text).size_limit(pattern_limit(body_limit)).dfa_size_limit(1 << 20).build()
 }
 
 /// How the TLS session of a probe is made and judged.

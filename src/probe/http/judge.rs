@@ -3,39 +3,92 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use hyper::HeaderMap;
 use hyper::http::response;
 use parking_lot::Mutex;
 use regex::bytes::Regex;
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
 use super::super::search::{Letters, Search};
 use crate::health::Reason;
-use crate::model::{HttpCheck, body_pattern};
+use crate::model::{HttpCheck, body_pattern, pattern_limit};
 use crate::probe::exchange::Body;
 use crate::probe::{Failure, Phase, Progress};
 
 /// So many compiled expressions are kept.
 const MAX_PATTERNS: usize = 256;
 
-/// Regular expressions of monitors, compiled once.
-#[derive(Debug, Default)]
-pub(in crate::probe) struct Patterns(Mutex<HashMap<String, Regex>>);
+/// Larger bodies are matched on threads where no probe waits behind them.
+const ON_THE_SPOT: usize = 4 << 10;
+
+/// So many bodies are matched there at once.
+const MATCHING: usize = 2;
+
+/// Regular expressions of monitors, compiled once, and the places where large
+/// bodies are matched.
+#[derive(Debug)]
+pub(in crate::probe) struct Patterns {
+    known: Mutex<HashMap<(String, usize), Regex>>,
+    places: Arc<Semaphore>,
+}
+
+impl Default for Patterns {
+    fn default() -> Patterns {
+        Patterns { known: Mutex::default(), places: Arc::new(Semaphore::new(MATCHING)) }
+    }
+}
 
 impl Patterns {
-    fn get(&self, text: &str) -> Result<Regex, Failure> {
-        let mut known = self.0.lock();
-        if let Some(pattern) = known.get(text) {
+    fn get(&self, text: &str, body_limit: usize) -> Result<Regex, Failure> {
+        let mut known = self.known.lock();
+        let key = (text.to_owned(), pattern_limit(body_limit));
+        if let Some(pattern) = known.get(&key) {
             return Ok(pattern.clone());
         }
-        let pattern =
-            body_pattern(text).map_err(|_| Failure::NotTested(Reason::OtherFailure, "invalid_pattern"))?;
+        let pattern = body_pattern(text, body_limit)
+            .map_err(|_| Failure::NotTested(Reason::OtherFailure, "invalid_pattern"))?;
         if known.len() >= MAX_PATTERNS {
             known.clear(); // some are of configurations that are gone
         }
-        known.insert(text.to_owned(), pattern.clone());
+        known.insert(key, pattern.clone());
         Ok(pattern)
+    }
+}
+
+/// What a whole body has to be like.
+struct Due {
+    text: Option<Vec<u8>>,
+    pattern: Option<Regex>,
+    json: Vec<(String, String)>,
+}
+
+impl Due {
+    fn judge(&self, body: &[u8]) -> Result<(), Failure> {
+        let holds = |text: &Vec<u8>| Search::new(text, Letters::EitherCase).feed(body);
+        if !self.text.as_ref().is_none_or(holds) {
+            return Err(mismatch("body_not_found"));
+        }
+        if !self.pattern.as_ref().is_none_or(|pattern| pattern.is_match(body)) {
+            return Err(mismatch("regex_mismatch"));
+        }
+        judge_json(&self.json, body)
+    }
+
+    /// Judges a body without keeping other probes waiting. A judgement that is
+    /// given up ends by itself, its place held until then.
+    async fn judge_aside(self, body: Vec<u8>, places: &Arc<Semaphore>) -> Result<(), Failure> {
+        if body.len() <= ON_THE_SPOT {
+            return self.judge(&body);
+        }
+        let place = Arc::clone(places).acquire_owned().await.expect("it is never closed");
+        let judging = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            self.judge(&body)
+        });
+        judging.await.unwrap_or(Err(Failure::NotTested(Reason::OtherFailure, "probe_aborted")))
     }
 }
 
@@ -61,15 +114,13 @@ pub(super) async fn judge(
     progress.phase = Phase::Body;
     let octets = body.collect(*left, |data| progress.hear(data)).await?;
     *left -= octets.len();
-    if text.is_some_and(|text| !Search::new(text, Letters::EitherCase).feed(&octets)) {
-        return Err(mismatch("body_not_found"));
-    }
-    if let Some(pattern) = &check.expected_regex
-        && !patterns.get(pattern)?.is_match(&octets)
-    {
-        return Err(mismatch("regex_mismatch"));
-    }
-    judge_json(&check.expected_json, &octets)
+    let pattern = check.expected_regex.as_deref().map(|text| patterns.get(text, check.body_limit));
+    let due = Due {
+        text: text.map(<[u8]>::to_vec),
+        pattern: pattern.transpose()?,
+        json: check.expected_json.clone(),
+    };
+    due.judge_aside(octets, &patterns.places).await
 }
 
 const fn mismatch(detail: &'static str) -> Failure {
@@ -196,9 +247,25 @@ mod tests {
     fn expressions_are_kept_but_not_without_end() {
         let patterns = Patterns::default();
         for n in 0..3 * MAX_PATTERNS {
-            assert!(patterns.get(&format!("^{n}$")).unwrap().is_match(n.to_string().as_bytes()));
-            assert!(patterns.0.lock().len() <= MAX_PATTERNS);
+            assert!(patterns.get(&format!("^{n}$"), 1).unwrap().is_match(n.to_string().as_bytes()));
+            assert!(patterns.known.lock().len() <= MAX_PATTERNS);
         }
-        assert!(patterns.get("(").is_err());
+        assert!(patterns.get("(", 1).is_err());
+    }
+
+    #[test]
+    fn the_larger_a_body_may_be_the_less_an_expression_may_cost() {
+        for (text, body_limit, is_allowed) in [
+            (r#""status": *"(ok|degraded)""#, 16 << 20, true),
+            (r"(?i)version: [0-9]+\.[0-9]+", 16 << 20, true),
+            (r"\w+: \d+", 10 << 10, true),
+            ("[ab]{300}c", 10 << 10, true),
+            ("[ab]{300}c", 1 << 20, false),
+            ("[ab]{3000}c", 1 << 20, false),
+            ("[ab]{9000}c", 10 << 10, false),
+            (r"\w{100}", 10 << 10, false),
+        ] {
+            assert_eq!(body_pattern(text, body_limit).is_ok(), is_allowed, "{text}: {body_limit}");
+        }
     }
 }

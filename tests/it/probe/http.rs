@@ -585,6 +585,29 @@ async fn an_endless_body_is_collected_so_far_and_no_further() {
 }
 
 #[tokio::test]
+async fn an_expression_that_takes_long_neither_outlasts_its_probe_nor_keeps_others_waiting() {
+    // letters in no order let the expression's automaton grow with each of them
+    let mut dice = 1u32;
+    let mut letter = || {
+        dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        if dice >> 31 == 0 { 'a' } else { 'b' }
+    };
+    let body: String = (0..4 << 20).map(|_| letter()).collect();
+    let slow_server = Server::start(answer(format!("HTTP/1.1 200 OK\r\n\r\n{body}"))).await;
+    let server = Server::start(answer(OK)).await;
+    let check = HttpCheck { expected_regex: Some("[ab]{60}c".into()), body_limit: 4 << 20, ..get() };
+    let slow = async {
+        let began = Instant::now();
+        let outcome = Probe::http(&slow_server, check).within(SHORT).run().await;
+        (outcome, began.elapsed())
+    };
+    let (slow, quick) = tokio::join!(slow, Probe::http(&server, get()).within(SHORT).run());
+    assert_eq!(told(&quick), "200 pass");
+    assert_eq!(told(&slow.0), "200 HttpTimeout body_timeout");
+    assert!(slow.1 < 3 * SHORT, "{:?}", slow.1);
+}
+
+#[tokio::test]
 async fn the_beginning_of_a_body_is_evidence_whatever_the_verdict() {
     let long = "database down ".repeat(20);
     for (check, status) in [

@@ -5,7 +5,7 @@ use crate::config::place::{Place, Spot};
 use crate::config::problem::ProblemKind;
 use crate::config::reader::{Field, Named, OneOrMany, Scalar, brief};
 use crate::config::{shape, value};
-use crate::model::{Check, Codes, HttpCheck, body_pattern};
+use crate::model::{Check, Codes, HttpCheck, body_pattern, pattern_limit};
 
 const BODY_LIMIT: usize = 10 * 1024;
 const MAX_BODY_LIMIT: usize = 16 << 20;
@@ -30,7 +30,7 @@ impl Lower<'_> {
             http2,
             expected_codes: self.codes(&shape.expected_codes),
             expected_body: self.expected_body(&shape.expected_body, body_limit, &method),
-            expected_regex: self.expected_regex(&shape.expected_regex, &method),
+            expected_regex: self.expected_regex(&shape.expected_regex, body_limit, &method),
             expected_json: self.expected_json(&shape.expected_json, &method),
             expected_headers: self.expected_headers(&shape.expected_headers),
             body_limit,
@@ -201,16 +201,33 @@ impl Lower<'_> {
         Some(text.into())
     }
 
-    fn expected_regex(&self, field: &Field<Scalar>, method: &str) -> Option<String> {
+    fn expected_regex(&self, field: &Field<Scalar>, limit: usize, method: &str) -> Option<String> {
         let (text, place) = self.text(field).filter(|(text, _)| !text.is_empty())?;
         self.has_no_body(place, method);
-        if let Err(error) = body_pattern(text) {
-            // The library draws the expression over several lines; what is wrong stands in the last.
-            let words = error.to_string();
-            let why =
-                words.lines().last().unwrap_or_default().trim().trim_start_matches("error: ").to_owned();
+        if let Err(error) = body_pattern(text, limit) {
+            let (why, help) = match &error {
+                regex::Error::CompiledTooBig(_) => (
+                    format!(
+                        "compiled it takes more than the {} octets that `body_limit` {limit} allows",
+                        pattern_limit(limit)
+                    ),
+                    "repeat less (`{…}`), write `(?-u)` before classes such as `\\w` to mean ASCII, or lower \
+                     `body_limit`",
+                ),
+                // The library draws the expression over several lines; what is wrong stands in the last.
+                error => (
+                    error
+                        .to_string()
+                        .lines()
+                        .last()
+                        .unwrap_or_default()
+                        .trim()
+                        .trim_start_matches("error: ")
+                        .to_owned(),
+                    "write one such as `\"status\": *\"(ok|degraded)\"`; its syntax is that of Rust's regex crate",
+                ),
+            };
             let kind = ProblemKind::NotPattern { value: brief(text), why };
-            let help = "write one such as `\"status\": *\"(ok|degraded)\"`; its syntax is that of Rust's regex crate";
             self.gather.refuse(Spot::Value(place), kind, Some(help.into()));
         }
         Some(text.into())
