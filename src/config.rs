@@ -138,6 +138,24 @@ pub fn load(paths: &[PathBuf]) -> Result<Loaded, Report> {
     assemble(files, paths.first().map(PathBuf::as_path), gather)
 }
 
+/// As [`load`], but promises that the settings can't keep refuse nothing: they
+/// come beside what was loaded.
+pub fn load_promising(paths: &[PathBuf]) -> Result<(Loaded, Option<Report>), Report> {
+    let gather = Gather::default();
+    let files = find::read_all(paths, MAX_FILE, &gather);
+    let (mut loaded, report) = put_together(files, paths.first().map(PathBuf::as_path), gather);
+    let mut errors = report.problems.iter().filter(|problem| problem.severity == Severity::Error);
+    let missed = |problem: &Problem| matches!(problem.kind, ProblemKind::SloMissed { .. });
+    match (report.has_errors(), errors.all(missed)) {
+        (false, _) => {
+            loaded.lints = report.problems;
+            Ok((loaded, None))
+        }
+        (true, true) => Ok((loaded, Some(report))),
+        (true, false) => Err(report),
+    }
+}
+
 /// As [`load`], from texts; only a `ca_file` named in them is read.
 pub fn load_texts(files: Vec<(PathBuf, Vec<u8>)>) -> Result<Loaded, Report> {
     let first = files.first().map(|(path, _)| path.clone());
@@ -172,11 +190,21 @@ pub fn load_scenario(path: &Path, given: &[PathBuf]) -> Result<Script, Report> {
     })
 }
 
-fn assemble(
+fn assemble(files: Vec<(PathBuf, Vec<u8>)>, first: Option<&Path>, gather: Gather) -> Result<Loaded, Report> {
+    let (mut loaded, report) = put_together(files, first, gather);
+    if report.has_errors() {
+        return Err(report);
+    }
+    loaded.lints = report.problems;
+    Ok(loaded)
+}
+
+/// What the files say, as far as it can be read, and all that is wrong.
+fn put_together(
     files: Vec<(PathBuf, Vec<u8>)>,
     first: Option<&Path>,
     mut gather: Gather,
-) -> Result<Loaded, Report> {
+) -> (Loaded, Report) {
     let paths: Vec<PathBuf> = files.iter().map(|(path, _)| path.clone()).collect();
     let mut nodes = Vec::new();
     let mut unread = gather.has_problems();
@@ -218,10 +246,8 @@ fn assemble(
 
     allow::unknown(&gather);
     let problems = gather.into_problems(&settings.allow_lints);
-    if problems.iter().any(|problem| problem.severity == Severity::Error) {
-        return Err(Report { problems });
-    }
-    Ok(Loaded { settings, model: Arc::new(model), lints: problems, files: paths })
+    let loaded = Loaded { settings, model: Arc::new(model), lints: Vec::new(), files: paths };
+    (loaded, Report { problems })
 }
 
 /// A file's text, its byte order mark taken off.

@@ -67,7 +67,8 @@ enum Command {
     /// Tell how long until a failure, or a recovery, has reached the clients:
     /// least, typical and worst, in their parts, computed from the settings.
     Timing {
-        /// One load balancer by its full name; without it: all of them.
+        /// One load balancer by its name, or the first labels of it if no other
+        /// begins so; without it: all of them.
         #[arg(value_name = "NAME")]
         name: Option<String>,
         /// Directories and files to read the settings from.
@@ -503,25 +504,36 @@ fn timing(name: Option<String>, mut paths: Vec<PathBuf>, json: bool) -> ExitCode
             }
         }
     }
-    let loaded = match config::load(&paths) {
-        Ok(loaded) => loaded,
-        Err(report) => {
-            eprint!("{}{}", report.text(colours(&std::io::stderr())), error_count(&report, &paths));
-            return ExitCode::FAILURE;
-        }
+    let refusal = |report: &Report| {
+        eprint!("{}{}", report.text(colours(&std::io::stderr())), error_count(report, &paths));
+        ExitCode::FAILURE
+    };
+    let (loaded, missed) = match config::load_promising(&paths) {
+        Ok(both) => both,
+        Err(report) => return refusal(&report),
     };
     let mut timings = timing::all(&loaded.model);
     if let Some(name) = name {
         let known: Vec<String> = timings.iter().map(|timing| timing.name.to_string()).collect();
-        timings.retain(|timing| name.parse().is_ok_and(|name: Name| name == timing.name));
+        let full = name.parse().ok().filter(|name: &Name| timings.iter().any(|timing| timing.name == *name));
+        let begins = |timing: &timing::Timing| {
+            let shown = timing.name.to_string();
+            shown.strip_prefix(&*name).is_some_and(|rest| rest.starts_with('.'))
+        };
+        let short = timings.iter().filter(|timing| begins(timing)).count() == 1;
+        timings.retain(|timing| match &full {
+            Some(full) => timing.name == *full,
+            None => short && begins(timing),
+        });
         if timings.is_empty() {
             return fail(format!("there is no load balancer `{name}`; there are: {}", known.join(", ")));
         }
     }
-    print(&match json {
+    let printed = print(&match json {
         true => format!("{:#}\n", app::timing::json(&timings)),
         false => app::timing::text(&timings),
-    })
+    });
+    missed.map_or(printed, |missed| refusal(&missed))
 }
 
 fn show_history(state_dir: Option<PathBuf>, wanted: &Wanted, json: bool, evidence: bool) -> ExitCode {

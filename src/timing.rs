@@ -20,7 +20,8 @@ use std::time::Duration;
 use crate::engine::{GATHER, HOLD};
 use crate::health::Rhythm;
 use crate::model::{
-    Check, Combination, HealthSource, LoadBalancer, Model, Monitor, Name, Pool, Reach, WhenUnavailable,
+    Check, Combination, HealthSource, LoadBalancer, Model, Monitor, Name, Pool, PoolId, Reach,
+    WhenUnavailable,
 };
 
 /// What an answer to a probe, or a refusal, takes on its way.
@@ -201,6 +202,28 @@ pub struct PoolTiming {
     pub monitors: Vec<Arc<str>>,
     /// None: a failure is never seen.
     pub courses: Option<Courses>,
+    /// What it, or one of its endpoints, depends on, and what that depends on
+    /// in turn: a failure there is one here.
+    pub needs: Vec<Needed>,
+}
+
+/// A pool that another depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Needed {
+    pub pool: Arc<str>,
+    /// The monitors that decide.
+    pub monitors: Vec<Arc<str>>,
+    /// From a failure there to the last client moved; none: it is never seen.
+    pub out: Option<Course>,
+}
+
+/// The way that takes longest from a failure to the last client moved.
+#[derive(Clone, Copy, Debug)]
+pub struct Slowest<'a> {
+    /// The pool in which it fails.
+    pub pool: &'a str,
+    pub monitors: &'a [Arc<str>],
+    pub course: &'a Course,
 }
 
 /// One load balancer.
@@ -219,20 +242,25 @@ impl Timing {
     /// From a failure to the last client moved, at worst; none when nothing
     /// watches any of the pools.
     pub fn worst(&self) -> Option<Duration> {
-        self.slowest().map(|course| course.total().worst)
+        self.slowest().map(|slowest| slowest.course.total().worst)
     }
 
     /// Until a failure is out of the answers, at worst.
     pub fn worst_detection(&self) -> Option<Duration> {
-        self.slowest().map(|course| course.answers().worst)
+        self.slowest().map(|slowest| slowest.course.answers().worst)
     }
 
     /// The way that takes longest from a failure to the last client moved.
-    pub fn slowest(&self) -> Option<&Course> {
-        let courses = self.pools.iter().filter_map(|pool| pool.courses.as_ref());
-        courses
-            .flat_map(|courses| [&courses.refused, &courses.hanging])
-            .max_by_key(|course| course.total().worst)
+    pub fn slowest(&self) -> Option<Slowest<'_>> {
+        let own = self.pools.iter().flat_map(|pool| {
+            let courses = pool.courses.iter().flat_map(|courses| [&courses.refused, &courses.hanging]);
+            courses.map(|course| Slowest { pool: &pool.pool, monitors: &pool.monitors, course })
+        });
+        let needs = self.pools.iter().flat_map(|pool| &pool.needs).filter_map(|needed| {
+            let course = needed.out.as_ref()?;
+            Some(Slowest { pool: &needed.pool, monitors: &needed.monitors, course })
+        });
+        own.chain(needs).max_by_key(|slowest| slowest.course.total().worst)
     }
 }
 
@@ -306,6 +334,7 @@ fn changed(model: &Model, balancer: &LoadBalancer, change: Change) -> Timing {
             pool: Arc::clone(&pool.name),
             monitors: voters.iter().map(|voter| Arc::clone(&voter.monitor.name)).collect(),
             courses: (!voters.is_empty()).then(|| courses(model, balancer, pool, &voters, ttl, change)),
+            needs: needs(model, pool).into_iter().map(|of| needed_by(model, balancer, of, change)).collect(),
         }
     });
     Timing { name: balancer.name.clone(), ttl, slo: balancer.slo, pools: pools.collect(), notes: Vec::new() }
@@ -335,6 +364,37 @@ fn courses(
         hanging: out(model, balancer, pool, voters, Kind::Hanging, change),
         back: Course::of(verdict(model, pool, voters, Kind::Back).into_iter().chain(back)),
         new: Course::of(first(model, pool, voters)),
+    }
+}
+
+/// The pools that a pool depends on, directly or not; circles are refused.
+fn needs<'m>(model: &'m Model, pool: &'m Pool) -> Vec<&'m Pool> {
+    let mut found: BTreeSet<PoolId> = BTreeSet::new();
+    let mut left = vec![pool];
+    while let Some(pool) = left.pop() {
+        let of_endpoints = pool.endpoints.iter().flat_map(|endpoint| &endpoint.depends_on);
+        let of_hosts = pool.hosts.iter().flat_map(|host| &host.endpoint.depends_on);
+        for needed in pool.depends_on.iter().chain(of_endpoints).chain(of_hosts) {
+            if found.insert(needed.pool) {
+                left.push(model.pool(needed.pool));
+            }
+        }
+    }
+    found.into_iter().map(|id| model.pool(id)).collect()
+}
+
+/// How long a failure of what is depended on takes: it is out with its verdict.
+fn needed_by(model: &Model, balancer: &LoadBalancer, pool: &Pool, change: Change) -> Needed {
+    let voters = voters(model, pool, change);
+    let course = |kind| out(model, balancer, pool, &voters, kind, change);
+    let slower = || {
+        let (refused, hanging) = (course(Kind::Refused), course(Kind::Hanging));
+        if refused.total().worst > hanging.total().worst { refused } else { hanging }
+    };
+    Needed {
+        pool: Arc::clone(&pool.name),
+        monitors: voters.iter().map(|voter| Arc::clone(&voter.monitor.name)).collect(),
+        out: (!voters.is_empty()).then(slower),
     }
 }
 
@@ -646,6 +706,23 @@ fn notes(model: &Model, balancer: &LoadBalancer) -> Vec<String> {
                 pool.name
             ));
         }
+        for needed in
+            needs(model, pool).into_iter().map(|of| needed_by(model, balancer, of, Change::default()))
+        {
+            notes.push(match &needed.out {
+                Some(course) => format!(
+                    "{} depends on {}: a failure there is out of the answers within {:.1} s, and has left the last client within {:.1} s",
+                    pool.name,
+                    needed.pool,
+                    course.answers().worst.as_secs_f64(),
+                    course.total().worst.as_secs_f64()
+                ),
+                None => format!(
+                    "{} depends on {}, which nothing watches: a failure there is never seen",
+                    pool.name, needed.pool
+                ),
+            });
+        }
         let remote = |id: &&_| model.vantage(**id).reach == Reach::Remote;
         if pool.viewpoints.vantages.iter().any(|id| remote(&id)) {
             notes.push(format!(
@@ -678,7 +755,11 @@ fn notes(model: &Model, balancer: &LoadBalancer) -> Vec<String> {
 /// Single changes that bring the worst time within `limit`, as they would be
 /// written; if no single one does, one of several together.
 pub fn remedies(model: &Model, balancer: &LoadBalancer, limit: Duration) -> Vec<String> {
-    let pools = || balancer.default_pools.iter().map(|id| model.pool(*id)).filter(|pool| pool.enabled);
+    let own: Vec<&Pool> =
+        balancer.default_pools.iter().map(|id| model.pool(*id)).filter(|pool| pool.enabled).collect();
+    let needed = own.iter().flat_map(|pool| needs(model, pool));
+    let all: Vec<&Pool> = own.iter().copied().chain(needed).collect();
+    let pools = || all.iter().copied();
     let meets = |change: Change| {
         pools().map(|pool| (pool, voters(model, pool, change))).filter(|(_, voters)| !voters.is_empty()).all(
             |(pool, voters)| {
@@ -687,10 +768,8 @@ pub fn remedies(model: &Model, balancer: &LoadBalancer, limit: Duration) -> Vec<
             },
         )
     };
-    let monitors: Vec<Monitor> = (balancer.default_pools.iter())
-        .flat_map(|id| voters(model, model.pool(*id), Change::default()))
-        .map(|voter| voter.monitor)
-        .collect();
+    let monitors: Vec<Monitor> =
+        pools().flat_map(|pool| voters(model, pool, Change::default())).map(|voter| voter.monitor).collect();
     let longest = |time: fn(&Monitor) -> Duration| monitors.iter().map(time).max().unwrap_or_default();
     let interval = longest(|monitor| monitor.interval);
     let timeout = longest(|monitor| monitor.timeout);

@@ -4,6 +4,7 @@
 //! those of the schedule and count for nothing.
 
 mod orders;
+mod why;
 
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ use crate::engine::{self, Engine};
 use crate::health::{ProbeTask, Seen};
 use crate::moment::Moment;
 use crate::probe::Prober;
+use why::Whys;
 
 /// So many probes that operators ask for run at once.
 const PROBES: usize = 64;
@@ -63,7 +65,11 @@ impl Desk {
         let asked = self.control.ask(move |engine, now| status(engine, of.as_deref(), now)).await;
         match asked {
             // made into texts here, not where the engine waits
-            Some(Ok(status)) => Answer::Status(Box::new(status.into())),
+            Some(Ok((status, whys))) => {
+                let mut shown = view::Status::from(status);
+                whys.put_into(&mut shown);
+                Answer::Status(Box::new(shown))
+            }
             Some(Err(refusal)) => Answer::Refused(refusal),
             None => stopping(),
         }
@@ -138,8 +144,12 @@ fn stopping() -> Answer {
 }
 
 /// Everything, or one pool or endpoint and what has to do with it.
-fn status(engine: &Engine, of: Option<&str>, now: Moment) -> Result<engine::Status, Refusal> {
-    let Some(of) = of else { return Ok(engine.status(now)) };
+fn status(engine: &Engine, of: Option<&str>, now: Moment) -> Result<(engine::Status, Whys), Refusal> {
+    let Some(of) = of else {
+        let status = engine.status(now);
+        let whys = Whys::of(engine, &status);
+        return Ok((status, whys));
+    };
     let model = engine.model();
     let scope = orders::scope(model, of)?;
     let pool = model.pool_named(&scope.pool).expect("found just now");
@@ -152,7 +162,8 @@ fn status(engine: &Engine, of: Option<&str>, now: Moment) -> Result<engine::Stat
         balancer.default_pools.contains(&shown.name) || balancer.serving.contains(&shown.name)
     });
     status.pools = vec![shown];
-    Ok(status)
+    let whys = Whys::of(engine, &status);
+    Ok((status, whys))
 }
 
 /// The probes that an operator may ask for of `of`, when `model` is declared

@@ -148,7 +148,7 @@ fn wrapped(mark: &str, text: &str) -> String {
 }
 
 fn listed(who: &str, how_long: &str) -> String {
-    wrapped(&format!("  {who:<34}"), how_long)
+    wrapped(&format!("  {who:<35} "), how_long)
 }
 
 /// Everything, for programs: times in seconds.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::runtime::Runtime;
 
-use super::table::{Colour, paint};
+use super::table::{Cell, Colour, paint, table};
 use super::{CommandError, Server, Style, beside_the_point, json};
 use crate::app;
 use crate::clock::Clock;
@@ -13,6 +13,9 @@ use crate::config;
 use crate::control::view::{Probed, Sighting};
 use crate::control::{Answer, Request};
 use crate::probe::Prober;
+
+/// More probes than these are shown as a table.
+const AT_LENGTH: usize = 4;
 
 /// What probes found, to be printed.
 #[derive(Debug)]
@@ -59,28 +62,58 @@ fn shown(found: &[Probed], style: Style) -> Shown {
     let passed = found.iter().all(|probed| probed.found.result == "pass");
     let text = match style.json {
         true => json(&found),
+        false if found.len() > AT_LENGTH => probed_table(found, style),
         false => found.iter().map(|probed| probed_text(probed, style)).collect::<Vec<_>>().join("\n"),
     };
     Shown { text, passed }
 }
 
-fn probed_text(probed: &Probed, style: Style) -> String {
-    let Probed { pool, endpoint, address, port, monitor, kind, vantage, found } = probed;
-    let colour = match &*found.result {
+/// One line a probe.
+fn probed_table(found: &[Probed], style: Style) -> String {
+    let row = |probed: &Probed| {
+        vec![
+            Cell::plain(format!("{}/{}", probed.pool, probed.endpoint)),
+            Cell::plain(at(probed)),
+            Cell::plain(&*probed.monitor),
+            Cell::plain(&*probed.vantage),
+            Cell::new(&*probed.found.result, colour_of(&probed.found)),
+            Cell::plain(format!("{} ms", probed.found.took_ms)),
+            Cell::plain(if probed.found.result == "pass" { String::new() } else { reason(&probed.found) }),
+        ]
+    };
+    let rows: Vec<_> = found.iter().map(row).collect();
+    let head = ["ENDPOINT", "AT", "MONITOR", "FROM", "RESULT", "TOOK", "WHY"];
+    table(&head, &rows, style.colours, style.columns)
+}
+
+fn colour_of(found: &Sighting) -> Colour {
+    match &*found.result {
         "pass" => Colour::Good,
         "fail" => Colour::Bad,
         _ => Colour::Doubtful,
-    };
-    let result = paint(&found.result, colour, style.colours);
-    let at = match port {
-        0 => address.to_string(),
-        port => std::net::SocketAddr::new(*address, *port).to_string(),
-    };
+    }
+}
+
+fn at(probed: &Probed) -> String {
+    match probed.port {
+        0 => probed.address.to_string(),
+        port => std::net::SocketAddr::new(probed.address, port).to_string(),
+    }
+}
+
+fn reason(found: &Sighting) -> String {
+    let detail = if found.detail.is_empty() { String::new() } else { format!(" ({})", found.detail) };
+    format!("{}{detail}", found.reason)
+}
+
+fn probed_text(probed: &Probed, style: Style) -> String {
+    let Probed { pool, endpoint, monitor, kind, vantage, found, .. } = probed;
+    let result = paint(&found.result, colour_of(found), style.colours);
+    let at = at(probed);
     let mut text = format!("{pool}/{endpoint} at {at} by {monitor} ({kind}) from {vantage}: {result}\n");
     let mut row = |name: &str, value: String| text += &format!("  {name:<12} {value}\n");
     if found.result != "pass" || !found.detail.is_empty() {
-        let detail = if found.detail.is_empty() { String::new() } else { format!(" ({})", found.detail) };
-        row("reason", format!("{}{detail}", found.reason));
+        row("reason", reason(found));
     }
     if let Some(status) = found.status {
         row("status", status.to_string());
@@ -123,8 +156,7 @@ fn phases(found: &Sighting) -> impl Iterator<Item = (&'static str, f64)> {
 pub fn evidence(seen: &Sighting) -> String {
     let mut parts = Vec::new();
     if seen.result != "pass" {
-        let detail = if seen.detail.is_empty() { String::new() } else { format!(" ({})", seen.detail) };
-        parts.push(format!("{}{detail}", seen.reason));
+        parts.push(reason(seen));
     }
     parts.extend(seen.status.map(|status| format!("status {status}")));
     parts.extend(phases(seen).map(|(name, time)| format!("{name} {time} ms")));

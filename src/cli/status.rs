@@ -50,10 +50,11 @@ fn balancers(status: &Status, style: Style) -> String {
             Cell::new(state, colour_of(state)),
             Cell::plain(since(&status.at, &balancer.since)),
             Cell::plain(from),
+            Cell::plain(balancer.why.join("; ")),
         ]
     };
     let rows: Vec<_> = status.load_balancers.iter().map(row).collect();
-    table(&["LOAD BALANCER", "STATE", "SINCE", "ANSWERS FROM"], &rows, style.colours, style.columns)
+    table(&["LOAD BALANCER", "STATE", "SINCE", "ANSWERS FROM", "WHY"], &rows, style.colours, style.columns)
 }
 
 fn pools(status: &Status, style: Style) -> String {
@@ -84,6 +85,7 @@ fn endpoints(status: &Status, style: Style) -> String {
         let seen = endpoint.vantages.iter().filter(|seen| seen.health.as_deref() == Some("healthy")).count();
         let seen = match endpoint.vantages.len() {
             0 | 1 => String::new(),
+            _ if !pool.monitored => "-".to_owned(),
             all => format!("{seen} of {all}"),
         };
         vec![
@@ -130,6 +132,7 @@ fn why(pool: &Pool, endpoint: &Endpoint) -> String {
     let mut why: Vec<String> = endpoint.overrides.iter().map(said).collect();
     let bad = pool.monitored && endpoint.health != "healthy";
     why.extend(endpoint.reason.clone().filter(|_| bad));
+    why.extend(endpoint.why.iter().cloned());
     let flags = [(endpoint.stale, "stale"), (endpoint.starting, "starting"), (endpoint.flapping, "flapping")];
     why.extend(flags.iter().filter(|(holds, _)| *holds).map(|(_, word)| (*word).to_owned()));
     why.extend(endpoint.degraded.as_ref().map(|degraded| format!("degraded: {degraded}")));
@@ -209,6 +212,9 @@ fn endpoint_text(pool: &Pool, endpoint: &Endpoint, style: Style) -> String {
     let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
     rows.push(("node", shown(node(pool, endpoint)) + &reason));
     rows.push(("serves", shown(serves(endpoint)) + &format!(", since {}", endpoint.since)));
+    if !endpoint.why.is_empty() {
+        rows.push(("why", endpoint.why.join("; ")));
+    }
     rows.push(("weight", endpoint.weight.to_string()));
     let pool_state = paint(&pool.state, colour_of(&pool.state), style.colours);
     rows.push((
@@ -290,6 +296,7 @@ mod tests {
             flapping: false,
             degraded: None,
             since: "2026-11-30T07:40:11Z".into(),
+            why: Vec::new(),
             reason: (health == "unhealthy").then(|| "TCP connection failed".into()),
             overrides: Vec::new(),
             vantages: vec![Seen { vantage: "local".into(), health: Some(health.into()) }],
@@ -330,6 +337,7 @@ mod tests {
             at_fallback: false,
             default_pools: vec!["eu".into()],
             since: "2026-11-30T07:40:12Z".into(),
+            why: Vec::new(),
         };
         Status {
             at: "2026-11-30T08:00:00Z".into(),
@@ -364,6 +372,29 @@ eu/eu-3   192.0.2.10  healthy    no: draining  07:40:11  drain by alice: new ker
 3 endpoints: 1 serving
 "
         );
+    }
+
+    #[test]
+    fn what_keeps_a_healthy_one_out_is_told() {
+        let mut status = sample();
+        status.load_balancers[0].why = vec!["us is critical".into()];
+        let endpoints = &mut status.pools[0].endpoints;
+        endpoints[0].why = vec!["maintenance: new roof (until 2026-11-30T09:00:00Z)".into()];
+        let text = text(&status, false, Style::default());
+        assert!(text.contains("eu            us is critical\n"), "{text}");
+        assert!(text.contains("maintenance: new roof (until"), "{text}");
+    }
+
+    #[test]
+    fn nothing_is_seen_of_what_nothing_watches() {
+        let mut status = sample();
+        status.pools[0].monitored = false;
+        for endpoint in &mut status.pools[0].endpoints {
+            let other = Seen { vantage: "other".into(), health: None };
+            endpoint.vantages.push(other);
+        }
+        let text = text(&status, false, Style::default());
+        assert!(text.contains("yes           -     07:40:11"), "{text}");
     }
 
     #[test]

@@ -489,8 +489,9 @@ impl Lower<'_> {
         }
         let number = scalar.text.parse().ok().filter(|number| range.contains(number));
         if number.is_none() {
+            let help = format!("write a number from {} to {}", range.start(), range.end());
             let range = format!("{} to {}", range.start(), range.end());
-            self.out_of_range(*place, &scalar.text, range, None);
+            self.out_of_range(*place, &scalar.text, range, Some(help));
         }
         number
     }
@@ -516,6 +517,11 @@ impl Lower<'_> {
             let plain = text.bytes().all(|octet| octet.is_ascii_digit());
             let help = millis.filter(|_| plain && duration > *range.end());
             let help = help.map(|_| format!("a number is seconds; did you mean `{text}ms`?"));
+            let bound = match duration < *range.start() {
+                true => format!("write `{least}` or more"),
+                false => format!("write `{most}` or less"),
+            };
+            let help = Some(help.unwrap_or(bound));
             self.out_of_range(place, text, format!("{least} to {most}"), help);
             return default;
         }
@@ -601,8 +607,12 @@ impl Lower<'_> {
         });
         let expected = shown.collect::<Vec<_>>().join(", ");
         let kind = ProblemKind::UnknownValue { value: brief(value), expected };
-        let near = words::nearest(value, known.iter().copied());
-        self.gather.refuse(Spot::Value(place), kind, near.map(|near| format!("did you mean `{near}`?")));
+        let help = match (words::nearest(value, known.iter().copied()), known) {
+            (Some(near), _) => format!("did you mean `{near}`?"),
+            (None, [one]) => format!("write `{one}`"),
+            (None, _) => "write one of these".to_owned(),
+        };
+        self.gather.refuse(Spot::Value(place), kind, Some(help));
     }
 
     fn later_value(&self, place: Place, value: &str, help: &str) {

@@ -172,7 +172,7 @@ kinds! {
     not_decimal: NotDecimal { value: String } => "{value} is not a number";
     not_size: NotSize { value: String } => "`{value}` is not a size in octets";
     not_server_name: NotServerName { value: String } => "`{value}` is not a host name";
-    ca_file: CaFile { path: String, why: String } => "`{path}` holds no trusted roots: {why}";
+    ca_file: CaFile { path: String, why: String } => "`{path}` {why}";
     without_tls: WithoutTls { key: String } => "`{key}` means nothing without TLS";
     not_hello: NotHello { value: String } => "`{value}` is neither a host name nor an address literal";
     not_query_type: NotQueryType { value: String } => "`{value}` is not a type of records";
@@ -254,6 +254,7 @@ kinds! {
     unused_monitor: UnusedMonitor { name: String } => "no pool uses the monitor `{name}`";
     unused_monitor_group: UnusedMonitorGroup { name: String } => "no pool uses the monitor group `{name}`";
     unused_vantage: UnusedVantage { name: String } => "no pool is probed from the vantage `{name}`";
+    remote_vantage: RemoteVantage { name: String } => "nothing can report for the vantage `{name}`: reports from other machines need a later version, and until then it is silent";
     no_voter: NoVoter { name: String } => "no member of the monitor group `{name}` has a vote, so its pools count as not monitored";
     canaries_silent: CanariesSilent { pool: String, why: String } => "the pool `{pool}` tells nothing as canaries: {why}";
     never_ejects: NeverEjects {} => "`consecutive_failures` and `failure_percentage` are both off, so nothing is ever ejected";

@@ -134,6 +134,11 @@ impl<'a> Reader<'a> {
             Value::Map(_) => "a map".into(),
         };
         let help = match (&self.node.value, expected) {
+            (Value::Single(_, text), "a list") if self.gather.key_of(self.node.place) == "command" => {
+                // no shell takes it apart
+                let words: Vec<&str> = text.split_whitespace().collect();
+                Some(format!("write `[{}]`", brief(&words.join(", "))))
+            }
             (Value::Single(_, text), "a list") => Some(format!("write `[{}]`", brief(text))),
             (Value::Single(_, text), "a map") => {
                 let pair = text.split_once(':').filter(|(key, _)| !key.trim().is_empty());

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::engine;
-use crate::health::{self, AgentWish, Outcome, ProbeResult, ProbeTask, Verdict};
+use crate::health::{self, AgentWish, Outcome, PoolState, ProbeResult, ProbeTask, Verdict};
 use crate::moment;
 use crate::moment::Moment;
 
@@ -34,6 +34,9 @@ pub struct Balancer {
     pub at_fallback: bool,
     pub default_pools: Vec<String>,
     pub since: String,
+    /// Why it isn't healthy, and what it waits for.
+    #[serde(default)]
+    pub why: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -73,6 +76,10 @@ pub struct Endpoint {
     pub since: String,
     /// Why its health is what it is.
     pub reason: Option<String>,
+    /// Why it doesn't serve, or serves all the same, where neither its health
+    /// nor an override says so.
+    #[serde(default)]
+    pub why: Vec<String>,
     pub overrides: Vec<Override>,
     pub vantages: Vec<Seen>,
     pub tests: Vec<Test>,
@@ -180,6 +187,16 @@ pub fn time(moment: Moment) -> String {
     moment::utc(moment.elapsed().as_secs())
 }
 
+/// Octets as text: what isn't printable ASCII is escaped. Quotes stand as they
+/// are: whoever puts text between some, as JSON does, escapes them then.
+fn printable(octets: &[u8]) -> String {
+    let shown = |octet: &u8| match octet {
+        b'"' | b'\'' => char::from(*octet).to_string(),
+        _ => octet.escape_ascii().to_string(),
+    };
+    octets.iter().map(shown).collect()
+}
+
 fn millis(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
@@ -221,12 +238,14 @@ impl From<engine::BalancerView> for Balancer {
             at_fallback: held.fallback,
             default_pools: texts(&held.default_pools),
             since: time(held.since),
+            why: Vec::new(),
         }
     }
 }
 
 impl Pool {
     fn of(held: engine::PoolView, now: Moment) -> Pool {
+        let is_off = held.health.state == PoolState::Disabled;
         Pool {
             name: held.name.to_string(),
             state: held.health.state.to_string(),
@@ -236,13 +255,16 @@ impl Pool {
             monitored: held.monitored,
             since: time(held.since),
             overrides: held.overrides.iter().map(Override::from).collect(),
-            endpoints: held.endpoints.into_iter().map(|endpoint| Endpoint::of(endpoint, now)).collect(),
+            endpoints: (held.endpoints.into_iter())
+                .map(|endpoint| Endpoint::of(endpoint, is_off, now))
+                .collect(),
         }
     }
 }
 
 impl Endpoint {
-    fn of(held: engine::EndpointView, now: Moment) -> Endpoint {
+    /// `is_off`: its pool is disabled as a whole.
+    fn of(held: engine::EndpointView, is_off: bool, now: Moment) -> Endpoint {
         let standing = held.standing;
         let seen = |(vantage, verdict): (std::sync::Arc<str>, Option<Verdict>)| Seen {
             vantage: vantage.to_string(),
@@ -254,8 +276,11 @@ impl Endpoint {
             hostname: held.hostname.map(|name| name.to_string()),
             weight: f64::from(held.weight.0) / 100.0,
             health: standing.verdict.to_string(),
-            serves: standing.fitness.is_up(),
-            fitness: standing.fitness.to_string(),
+            serves: standing.fitness.is_up() && !is_off,
+            fitness: match standing.fitness.is_up() && is_off {
+                true => "pool_disabled".to_owned(),
+                false => standing.fitness.to_string(),
+            },
             percent: standing.percent,
             stale: standing.stale,
             starting: standing.starting,
@@ -263,6 +288,7 @@ impl Endpoint {
             degraded: standing.degraded.map(|why| why.to_string()),
             since: time(held.since),
             reason: held.reason.map(|reason| reason.to_string()),
+            why: Vec::new(),
             overrides: held.overrides.iter().map(Override::from).collect(),
             vantages: held.views.into_iter().map(seen).collect(),
             tests: held.tests.into_iter().map(|test| Test::of(test, now)).collect(),
@@ -333,7 +359,7 @@ impl Sighting {
             connected_ms: evidence.connected.map(millis),
             tls_ms: evidence.tls.map(millis),
             first_byte_ms: evidence.first_byte.map(millis),
-            said: evidence.said.escape_ascii().to_string(),
+            said: printable(&evidence.said),
             certificate_until: until.map(|until| moment::utc(u64::try_from(until).unwrap_or_default())),
             certificate_days: until.map(days),
             agent,
@@ -372,7 +398,7 @@ mod tests {
         let now = Moment::from_start(Duration::from_secs(86_400));
         let shown = Sighting::of(&outcome, now, now);
         assert_eq!((shown.took_ms, shown.tls_ms, shown.connected_ms), (12.345, Some(1.5), None));
-        assert_eq!(shown.said, r#"caf\xc3\xa9\r\n\"x\""#);
+        assert_eq!(shown.said, r#"caf\xc3\xa9\r\n"x""#);
         assert_eq!((shown.certificate_days, &*shown.at), (Some(8), "1970-01-02T00:00:00Z"));
         let json = serde_json::to_string(&shown).unwrap();
         assert_eq!(serde_json::from_str::<Sighting>(&json).unwrap(), shown);

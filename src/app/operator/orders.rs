@@ -9,9 +9,10 @@ use crate::control::view::time;
 use crate::control::{Done, Refusal, What};
 use crate::engine::Engine;
 use crate::health::{
-    Action, Fitness, Order, OutCause, Override, PoolState, ProbeTask, Seen, Slot, Table, Target,
+    Action, DownCause, Fitness, Order, OutCause, Override, PoolState, ProbeTask, Seen, Slot, Standing, Table,
+    Target, Verdict,
 };
-use crate::model::{Check, Model, Name, Scope};
+use crate::model::{Check, Ejection, Model, Name, Scope};
 use crate::moment::Moment;
 
 /// An override lasts no longer than this when it is to end by itself.
@@ -131,6 +132,7 @@ pub(super) fn order(
         done.notes.push("what was said before is taken back for good; --for has nothing to end".to_owned());
     }
     done.notes.extend(switched_off_notes(engine, &scope, now));
+    done.notes.extend(slow_start_note(engine, what, &scope));
     done.notes.extend(before.changes(engine));
     Ok(done)
 }
@@ -222,6 +224,21 @@ fn switched_off_notes(engine: &Engine, scope: &Scope, now: Moment) -> Vec<String
     notes
 }
 
+/// What comes back begins with a small share.
+fn slow_start_note(engine: &Engine, what: What, scope: &Scope) -> Option<String> {
+    if !matches!(what, What::Undrain | What::Enable | What::Measured | What::Healthy) {
+        return None;
+    }
+    let model = engine.model();
+    let time = model.pool(model.pool_named(&scope.pool)?).rules.slow_start;
+    (!time.is_zero()).then(|| {
+        format!(
+            "slow_start: what comes back begins with a tenth of its share and has all of it after {}",
+            show(time)
+        )
+    })
+}
+
 /// How pools and load balancers stand, to tell what an order moves.
 struct Picture {
     pools: Vec<PoolState>,
@@ -304,22 +321,83 @@ pub(super) fn push(engine: &mut Engine, of: &str, up: bool, now: Moment) -> Resu
     let before = Picture::of(engine);
     engine.push(&scope, up, now).expect("the scope was found just now");
     let message = format!("{scope} reports {}", if up { "up" } else { "down" });
-    Ok(Done { message, notes: before.changes(engine), ..Done::default() })
+    let targets = engine.table().targets_of(id, place);
+    let mut notes: Vec<String> = targets
+        .filter(|(_, target)| is_push(target))
+        .filter_map(|(_, target)| run_note(target, up))
+        .collect();
+    notes.dedup();
+    notes.extend(before.changes(engine));
+    Ok(Done { message, notes, ..Done::default() })
+}
+
+/// How far the run is that would turn a verdict.
+fn run_note(target: &Target, up: bool) -> Option<String> {
+    let (monitor, machine) = (&target.task.monitor, target.machine());
+    let (wanted, due) = match up {
+        true => (Verdict::Healthy, monitor.thresholds.up),
+        false => (Verdict::Unhealthy, monitor.thresholds.down),
+    };
+    let (_, length) = machine.run().filter(|(pass, _)| *pass == up)?;
+    (machine.verdict() != wanted)
+        .then(|| format!("it stays {} by {}: {length} of {due} in a row", machine.verdict(), monitor.name))
 }
 
 /// Somebody reports outcomes of real traffic.
 pub(super) fn traffic(engine: &mut Engine, of: &str, seen: Seen, now: Moment) -> Result<Done, Refusal> {
     let scope = endpoint_scope(engine.model(), of)?;
     let (id, place) = engine.table().place_of(&scope).expect("the scope was found just now");
-    if engine.model().pool(id).rules.ejection.is_none() {
-        let why = format!("pool {} has no rules for ejecting endpoints by their traffic", scope.pool);
+    let Some(ejection) = engine.model().pool(id).rules.ejection else {
+        let why = format!(
+            "pool {} has no rules for ejecting endpoints by their traffic; `ejection` on the pool has some",
+            scope.pool
+        );
         return Err(Refusal::new("no_ejection", why));
-    }
+    };
     let before = Picture::of(engine);
     engine.traffic(&scope, seen, now).expect("the scope was found just now");
-    let fitness = engine.table().standings(id)[place].fitness;
+    let standings = engine.table().standings(id);
+    let fitness = standings[place].fitness;
     let message = format!("{} good and {} failed at {scope}, which is {fitness}", seen.ok, seen.failed);
-    Ok(Done { message, notes: before.changes(engine), ..Done::default() })
+    let mut notes = Vec::new();
+    if seen.failed > 0 && fitness != Fitness::Down(DownCause::Ejected) {
+        let ejected = |standing: &&Standing| standing.fitness == Fitness::Down(DownCause::Ejected);
+        let out = standings.iter().filter(ejected).count();
+        notes.push(not_ejected(&ejection, seen, out, standings.len()));
+    }
+    notes.extend(before.changes(engine));
+    Ok(Done { message, notes, ..Done::default() })
+}
+
+/// Why a report with failures ejects nothing, as far as it can be seen.
+fn not_ejected(rules: &Ejection, seen: Seen, out: usize, of: usize) -> String {
+    let all = seen.ok.saturating_add(seen.failed);
+    let run = rules.consecutive_failures.map(|limit| {
+        let broken = if seen.ok > 0 { ", and a success ends the run" } else { "" };
+        format!("`consecutive_failures` is {limit}{broken}")
+    });
+    let share = rules.failure_percentage.map(|percent| match all < rules.minimum_requests {
+        true => format!("a percentage is taken of {} requests or more", rules.minimum_requests),
+        false => format!("`failure_percentage` is {percent}"),
+    });
+    let met = rules.consecutive_failures.is_some_and(|limit| seen.ok == 0 && seen.failed >= limit)
+        || rules.failure_percentage.is_some_and(|percent| {
+            all >= rules.minimum_requests
+                && u64::from(seen.failed) * 100 > u64::from(all) * u64::from(percent)
+        });
+    match met {
+        true => format!(
+            "not ejected: {out} of {of} endpoints are, and `max_ejection_percent` is {}",
+            rules.max_ejection_percent
+        ),
+        false => {
+            let why: Vec<String> = run.into_iter().chain(share).collect();
+            format!(
+                "not ejected: {}",
+                if why.is_empty() { "both rules are off".into() } else { why.join("; ") }
+            )
+        }
+    }
 }
 
 /// The probes of a pool or an endpoint that are made from here.
@@ -334,7 +412,12 @@ pub(super) fn tasks(table: &Table, of: &str) -> Result<Vec<Arc<ProbeTask>>, Refu
     let targets = wanted.flat_map(|(place, _)| table.targets_of(id, place)).map(|(_, target)| &target.task);
     let tasks: Vec<_> = targets.filter(|task| task.monitor.check.is_probed()).map(Arc::clone).collect();
     if tasks.is_empty() {
+        let by_itself = pool.tests.members.iter().map(|member| model.monitor(member.monitor));
+        let by_itself = by_itself.clone().count() > 0 && by_itself.clone().all(|it| it.check == Check::Push);
         let why = match pool.is_monitored() {
+            _ if by_itself => format!(
+                "there is nothing to probe at {scope}: its monitor is of type push, it reports by itself"
+            ),
             false => format!("no monitor tests pool {}", pool.name),
             true => format!(
                 "there is nothing to probe at {scope}: it is disabled, its address isn't known, or its \
@@ -344,4 +427,30 @@ pub(super) fn tasks(table: &Table, of: &str) -> Result<Vec<Arc<ProbeTask>>, Refu
         return Err(Refusal::new("nothing_to_probe", why));
     }
     Ok(tasks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ejects_nothing_says_why() {
+        let rules = Ejection {
+            consecutive_failures: Some(5),
+            failure_percentage: Some(50),
+            minimum_requests: 20,
+            ejection_time: Duration::from_secs(30),
+            max_ejection_time: Duration::from_secs(300),
+            max_ejection_percent: 10,
+        };
+        for (ok, failed, told) in [
+            (0, 2, "`consecutive_failures` is 5; a percentage is taken of 20 requests or more"),
+            (1, 9, "a success ends the run; a percentage"),
+            (90, 10, "`failure_percentage` is 50"),
+            (0, 5, "1 of 3 endpoints are, and `max_ejection_percent` is 10"),
+        ] {
+            let why = not_ejected(&rules, Seen { ok, failed }, 1, 3);
+            assert!(why.contains(told), "{ok}, {failed}: {why}");
+        }
+    }
 }

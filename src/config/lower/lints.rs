@@ -158,7 +158,8 @@ impl Lower<'_> {
             let parts = format!("nothing watches the pool `{}`", unseen.pool);
             return refuse("for ever".into(), parts, "give the pool a `monitor`, or take `slo` away".into());
         }
-        let Some(slowest) = timing.slowest().filter(|course| course.total().worst > limit) else { return };
+        let slowest = timing.slowest().filter(|slowest| slowest.course.total().worst > limit);
+        let Some(timing::Slowest { pool, monitors, course: slowest }) = slowest else { return };
         let part = |part: &timing::Part| format!("{} {}", part.step.words(), in_seconds(part.span.worst));
         let parts: Vec<String> =
             slowest.parts.iter().filter(|part| !part.span.worst.is_zero()).map(part).collect();
@@ -168,7 +169,10 @@ impl Lower<'_> {
             [] => format!("no settings of these monitors do; promise `{promise}`"),
             remedies => format!("write {}, or promise `{promise}`", remedies.join(", or ")),
         };
-        refuse(worst, parts.join(", "), help);
+        let monitors: Vec<String> = monitors.iter().map(|name| format!("`{name}`")).collect();
+        let by = if monitors.len() == 1 { "monitor" } else { "monitors" };
+        let of = format!("of the pool `{pool}` by the {by} {}, ", monitors.join(", "));
+        refuse(worst, of + &parts.join(", "), help);
     }
 }
 

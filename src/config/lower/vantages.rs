@@ -333,6 +333,14 @@ impl Lower<'_> {
                 self.gather.warn(Spot::Value(place), kind, Some(help), None);
             }
         }
+        for vantage in model.vantages.iter().filter(|vantage| vantage.reach == Reach::Remote) {
+            let place = definitions.get(&vantage.name).and_then(|shape| shape.remote.place());
+            let Some(place) = place else { continue };
+            let kind = ProblemKind::RemoteVantage { name: vantage.name.to_string() };
+            let help =
+                "take the vantage away, or let this server probe from there by `source` or `namespace`";
+            self.gather.warn(Spot::Key(place), kind, Some(help.to_owned()), None);
+        }
         let used = model.pools.iter().flat_map(|pool| &pool.viewpoints.vantages).map(|id| id.0).collect();
         for (name, place) in definitions.without(&used) {
             let kind = ProblemKind::UnusedVantage { name: name.into() };

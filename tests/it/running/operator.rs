@@ -228,3 +228,63 @@ fn ten_thousand_endpoints_are_shown_quickly() {
     served.run(&["drain", "p7"]);
     assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
 }
+
+/// What stands behind a name in `hale status`.
+const REASONS: &str = "\
+monitors:
+  good: { type: static, verdict: healthy }
+  bad: { type: static, verdict: unhealthy }
+  own: { type: push, interval: 60s }
+pools:
+  app: { monitor: good, depends_on: [db], endpoints: [{ name: a, address: 192.0.2.1 }] }
+  db: { monitor: bad, endpoints: [{ name: a, address: 192.0.2.2 }] }
+  eu: { monitor: good, slow_start: 2m, endpoints: [{ name: a, address: 192.0.2.3 }] }
+  us:
+    monitor: good
+    ejection: { consecutive_failures: 5 }
+    endpoints: [{ name: a, address: 192.0.2.4 }, { name: b, address: 192.0.2.5 }]
+  reports: { monitor: own, endpoints: [{ name: a, address: 192.0.2.6 }] }
+maintenance:
+  - { pool: us, endpoint: b, from: 2020-01-31T02:00:00Z, until: 2126-01-31T04:00:00Z, reason: new disks }
+zone: example.test
+records: { '': { type: NS, value: ns1.example.net. } }
+load_balancers:
+  app: { default_pools: [app, reports], fallback_pool: us }
+  www: { default_pools: [eu, us], fallback_pool: us, failback: manual }
+";
+
+#[test]
+fn status_says_why_what_is_healthy_does_not_serve() {
+    let served = Served::start(REASONS);
+    let line = |begin: &str| {
+        let text = served.run(&["status"]);
+        let found = text.lines().find(|line| line.starts_with(begin));
+        found.unwrap_or_else(|| panic!("no {begin} in {text}")).to_owned()
+    };
+    until("the dependency is seen", || line("app/a").contains("needs db, which is critical"));
+    assert!(line("us/b").contains("new disks (until 2126-01-31T04:00:00Z)"), "{}", line("us/b"));
+    until("its pools are named", || line("app.example.test.").contains("app is critical"));
+    until("all is well", || line("www.example.test.").contains("healthy"));
+    served.run(&["disable", "eu"]);
+    assert!(line("eu/a").contains("no: pool disabled"), "{}", line("eu/a"));
+    assert!(line("www.example.test.").contains("eu is disabled"), "{}", line("www.example.test."));
+    let told = served.run(&["enable", "eu"]);
+    assert!(told.contains("slow_start") && told.contains("after 2m"), "{told}");
+    let waits = "eu is back, waits for: hale failback www.example.test.";
+    assert!(line("www.example.test.").contains(waits), "{}", line("www.example.test."));
+    served.run(&["failback", "www.example.test"]);
+    assert!(!line("www.example.test.").contains("waits"), "{}", line("www.example.test."));
+}
+
+#[test]
+fn reports_say_what_they_lack() {
+    let served = Served::start(REASONS);
+    served.run(&["report", "reports/a", "down"]);
+    let told = served.run(&["report", "reports/a", "up"]);
+    assert!(told.contains("it stays unhealthy by own: 1 of 2 in a row"), "{told}");
+    assert!(!served.run(&["report", "reports/a", "up"]).contains("in a row"));
+    let told = served.run(&["report", "us/a", "--failed", "2"]);
+    assert!(told.contains("not ejected: `consecutive_failures` is 5"), "{told}");
+    let told = served.refused(&["probe", "reports/a"]);
+    assert!(told.contains("it reports by itself"), "{told}");
+}

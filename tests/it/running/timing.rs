@@ -66,3 +66,27 @@ fn what_cannot_be_shown_is_explained() {
         assert!(ended.log.contains(told), "{arguments:?}: {}", ended.log);
     }
 }
+
+#[test]
+fn a_short_name_is_enough_if_no_other_begins_so() {
+    let ended = run(["timing", "www", "--config", "zones"]);
+    assert_eq!(ended.code(), Some(0), "{}", ended.log);
+    assert!(
+        ended.out.starts_with("www.gslb.example.com.") && !ended.out.contains("api.gslb"),
+        "{}",
+        ended.out
+    );
+}
+
+#[test]
+fn a_missed_promise_is_refused_below_the_figures() {
+    let text = "monitors: { web: { type: tcp, port: 9 } }\n\
+                pools: { eu: { monitor: web, endpoints: [ { name: a, address: 192.0.2.1 } ] } }\n\
+                zone: example.test\nrecords: { '': { type: NS, value: ns1.example.net. } }\n\
+                load_balancers: { www: { default_pools: [eu], fallback_pool: eu, slo: { failover: 9s } } }\n";
+    let folder = Folder::with("a.yaml", text);
+    let ended = run(["timing", "--config", folder.path().to_str().unwrap()]);
+    assert_eq!(ended.code(), Some(1));
+    assert!(ended.out.contains("the last client has moved"), "{}", ended.out);
+    assert!(ended.log.contains("of the pool `eu` by the monitor `web`"), "{}", ended.log);
+}

@@ -52,9 +52,9 @@ impl Lower<'_> {
             None
         };
         match std::fs::read(beside(self.gather, place, text)) {
-            Err(error) => refuse(error.to_string()),
+            Err(error) => refuse(format!("can't be read: {error}")),
             Ok(pem) => match usable_roots(&pem) {
-                Err(why) => refuse(why),
+                Err(why) => refuse(format!("holds no trusted roots: {why}")),
                 Ok(()) => Some(pem.into()),
             },
         }

@@ -1,0 +1,224 @@
+//! Why something doesn't serve, where neither its own health nor an override
+//! says so: windows, dependencies, doubt, and moves that wait.
+
+use std::sync::Arc;
+
+use crate::authority::BalancerState;
+use crate::config::show_duration;
+use crate::control::view;
+use crate::engine::{self, BalancerView, EndpointView, Engine, VantageView};
+use crate::health::{DownCause, Fitness, OutCause, PoolState, Verdict};
+use crate::model::{Combination, Dependency, Endpoint, LoadBalancer, Model, Pool, PoolId, Window};
+use crate::moment::{self, Moment};
+
+const DAY: u64 = 86_400;
+const WEEK: u64 = 7 * DAY;
+/// 1 January 1970 was a Thursday.
+const EPOCH_IN_WEEK: u64 = 3 * DAY;
+
+/// The reasons for what a status shows, in its order.
+#[derive(Debug, Default)]
+pub(super) struct Whys {
+    balancers: Vec<Vec<String>>,
+    pools: Vec<Vec<Vec<String>>>,
+}
+
+impl Whys {
+    /// The reasons for `status`, which `engine` gave just now.
+    pub fn of(engine: &Engine, status: &engine::Status) -> Whys {
+        let model = engine.model();
+        let in_use = engine.compiled().in_use();
+        let declared = |view: &BalancerView| {
+            let mut all = model.zones.iter().flat_map(|zone| &zone.load_balancers);
+            all.find(|balancer| balancer.name == view.name)
+        };
+        let balancer = |view: &BalancerView| {
+            // most are well and move at once; looking each up would take long where there are thousands
+            let used = in_use.get(&view.name).map(Vec::as_slice);
+            match used.is_some() || view.state != BalancerState::Healthy {
+                true => declared(view).map_or_else(Vec::new, |of| why_balancer(engine, of, view, used)),
+                false => Vec::new(),
+            }
+        };
+        let suspects: Vec<&VantageView> =
+            status.vantages.iter().filter(|vantage| vantage.suspect_since.is_some()).collect();
+        let pool = |view: &engine::PoolView| {
+            let Some(pool) = model.pool_named(&view.name).map(|id| model.pool(id)) else { return Vec::new() };
+            let endpoint = |view: &EndpointView| why_endpoint(engine, pool, view, &suspects, status.at);
+            view.endpoints.iter().map(endpoint).collect()
+        };
+        Whys {
+            balancers: status.balancers.iter().map(balancer).collect(),
+            pools: status.pools.iter().map(pool).collect(),
+        }
+    }
+
+    /// Has them shown.
+    pub fn put_into(self, shown: &mut view::Status) {
+        for (balancer, why) in shown.load_balancers.iter_mut().zip(self.balancers) {
+            balancer.why = why;
+        }
+        for (pool, whys) in shown.pools.iter_mut().zip(self.pools) {
+            for (endpoint, why) in pool.endpoints.iter_mut().zip(whys) {
+                endpoint.why = why;
+            }
+        }
+    }
+}
+
+/// Which of its pools are unavailable, and which are back and wait.
+fn why_balancer(
+    engine: &Engine,
+    balancer: &LoadBalancer,
+    view: &BalancerView,
+    used: Option<&[Arc<str>]>,
+) -> Vec<String> {
+    let mut why = Vec::new();
+    if !balancer.enabled {
+        return why;
+    }
+    for id in &balancer.default_pools {
+        let name = &engine.model().pool(*id).name;
+        let in_use = used.is_none_or(|used| used.contains(name));
+        match (is_available(engine, *id), in_use) {
+            (true, true) => {}
+            (true, false) if balancer.moves.manual_failback => {
+                why.push(format!("{name} is back, waits for: hale failback {}", view.name));
+            }
+            (true, false) => {
+                let delay = show_duration(balancer.moves.failback_delay);
+                why.push(format!("{name} is back, waits for failback_delay ({delay})"));
+            }
+            (false, true) if used.is_some() && view.serving.contains(name) => {
+                let delay = show_duration(balancer.moves.failover_delay);
+                why.push(format!("{}, failover_delay ({delay}) runs", unavailable(engine, *id)));
+            }
+            (false, _) => why.push(unavailable(engine, *id)),
+        }
+    }
+    why
+}
+
+/// Whether steering could choose the pool.
+fn is_available(engine: &Engine, id: PoolId) -> bool {
+    let pool = engine.model().pool(id);
+    let health = engine.compiled().pool(id);
+    match health.state {
+        PoolState::Healthy | PoolState::Degraded => true,
+        PoolState::Unknown => !pool.is_monitored() && health.healthy > 0,
+        PoolState::Critical | PoolState::Disabled => false,
+    }
+}
+
+fn unavailable(engine: &Engine, id: PoolId) -> String {
+    format!("{} is {}", engine.model().pool(id).name, engine.compiled().pool(id).state)
+}
+
+fn why_endpoint(
+    engine: &Engine,
+    pool: &Pool,
+    view: &EndpointView,
+    suspects: &[&VantageView],
+    now: Moment,
+) -> Vec<String> {
+    let Some(endpoint) = pool.endpoints.iter().find(|endpoint| endpoint.name == view.name) else {
+        return Vec::new();
+    };
+    let mut why = Vec::new();
+    match view.standing.fitness {
+        Fitness::Out(OutCause::Maintenance) => {
+            why.extend(windows(engine.model(), pool, endpoint, now.elapsed().as_secs()));
+        }
+        Fitness::Down(DownCause::Dependency) => why.extend(
+            (endpoint.depends_on.iter().chain(&pool.depends_on))
+                .filter_map(|needed| dependency_down(engine, needed)),
+        ),
+        _ => {}
+    }
+    let holds = |vantage: &&&VantageView| is_held(pool, view, &vantage.name);
+    why.extend(suspects.iter().filter(holds).map(|vantage| format!("held: {} doubts itself", vantage.name)));
+    why
+}
+
+/// The open windows it is in, each with its end.
+fn windows(model: &Model, pool: &Pool, endpoint: &Endpoint, unix: u64) -> Vec<String> {
+    let named = |name: Option<&str>| name.is_none_or(|name| endpoint.is_called(name));
+    let mine = model.maintenance.iter().filter(|window| window.of.pool == pool.name);
+    mine.filter(|window| named(window.of.endpoint.as_deref()))
+        .filter_map(|window| {
+            let end = moment::utc(end(window.when, unix)?);
+            let reason = if window.reason.is_empty() { "maintenance" } else { &window.reason };
+            Some(format!("{reason} (until {end})"))
+        })
+        .collect()
+}
+
+/// When a window ends, while it is open at a Unix time.
+fn end(window: Window, unix: u64) -> Option<u64> {
+    match window {
+        Window::Once { from, until } => (from..until).contains(&unix).then_some(until),
+        Window::Weekly { from, length } => {
+            let (from, length) = (u64::from(from), u64::from(length).min(WEEK));
+            let passed = (unix + EPOCH_IN_WEEK + WEEK - from % WEEK) % WEEK;
+            (passed < length).then(|| unix - passed + length)
+        }
+    }
+}
+
+/// What is not available of what is needed, and how it stands.
+fn dependency_down(engine: &Engine, needed: &Dependency) -> Option<String> {
+    let pool = engine.model().pool(needed.pool);
+    let Some(name) = &needed.endpoint else {
+        return (!is_available(engine, needed.pool)).then(|| {
+            format!("needs {}", unavailable(engine, needed.pool).replacen(" is ", ", which is ", 1))
+        });
+    };
+    let standings = engine.table().standings(needed.pool);
+    let mine = || {
+        let both = pool.endpoints.iter().zip(standings);
+        both.filter(|(endpoint, _)| endpoint.is_called(name)).map(|(_, standing)| standing)
+    };
+    if mine().any(|standing| standing.fitness.is_up()) {
+        return None;
+    }
+    let word = mine().next().map_or("not known", |standing| standing.fitness.as_str());
+    Some(format!("needs {}/{name}, which is {}", pool.name, word.replace('_', " ")))
+}
+
+/// Whether it counts as healthy at a vantage whose own tests say otherwise.
+fn is_held(pool: &Pool, view: &EndpointView, vantage: &Arc<str>) -> bool {
+    let healthy =
+        |(name, verdict): &(Arc<str>, Option<Verdict>)| name == vantage && *verdict == Some(Verdict::Healthy);
+    if !view.views.iter().any(healthy) {
+        return false;
+    }
+    let votes = || view.tests.iter().filter(|test| test.votes && test.vantage == *vantage);
+    let unhealthy = votes().filter(|test| test.verdict == Verdict::Unhealthy).count();
+    match pool.tests.combination {
+        Combination::All => unhealthy > 0,
+        Combination::AtLeast(least) => votes().count() - unhealthy < least as usize,
+        Combination::Majority => unhealthy * 2 > votes().count(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_open_window_has_an_end() {
+        const MONDAY: u64 = 1_764_547_200; // 2025-12-01T00:00:00Z
+        let once = Window::Once { from: 100, until: 200 };
+        let sunday = Window::Weekly { from: (6 * DAY + 23 * 3600) as u32, length: 2 * 3600 };
+        for (window, unix, expected) in [
+            (once, 99, None),
+            (once, 100, Some(200)),
+            (once, 200, None),
+            (sunday, MONDAY, Some(MONDAY + 3600)),
+            (sunday, MONDAY - 3600, Some(MONDAY + 3600)),
+            (sunday, MONDAY + 3600, None),
+        ] {
+            assert_eq!(end(window, unix), expected, "{window:?} at {unix}");
+        }
+    }
+}
