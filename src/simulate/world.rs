@@ -564,8 +564,9 @@ impl Life {
             7 | 8 => self.world.dice.seconds(31..=500),
             _ => self.world.dice.seconds(601..=1200),
         };
-        // the time line goes on where the wall clock stands
+        // the time line goes on where the wall clock stands, if nobody has set it right
         let step = std::mem::take(&mut self.step);
+        let step = if self.world.dice.percent(30) { step } else { 0 };
         let now = match u64::try_from(step) {
             Ok(forward) => ended + pause + Duration::from_millis(forward),
             Err(_) => (ended + pause).before(Duration::from_millis(step.unsigned_abs())),
@@ -590,6 +591,7 @@ impl Life {
         if REWRITES_KEEP_HOSTS || self.declared.pools.iter().all(|pool| pool.hosts.is_empty()) {
             self.journal = Memory { alive: Some(alive), ..self.drive.engine.memory(now) };
         }
+        self.journal.overrides.retain(|of, _| said.contains(of)); // others ended meanwhile
         self.drive.settle(&mut self.world)?;
         self.drive.told.clear();
         let overrides = self.drive.engine.table().overrides().iter();
@@ -599,7 +601,7 @@ impl Life {
         let model = Arc::clone(self.drive.engine.model());
         for (scope, verdict) in held(&self.drive) {
             let pool = model.pool(model.pool_named(&scope.pool).expect("a pool of the model"));
-            let same_clock = step == 0 || CLOCKS_MAY_STEP;
+            let same_clock = step == 0 && !self.set_back || CLOCKS_MAY_STEP;
             if !same_clock || is_pushed(&model, pool) && !PUSHES_OUTLIVE {
                 continue;
             }
