@@ -1,14 +1,14 @@
 //! Many worlds: `cargo bench --bench simulate -- --seeds 100000`.
 //!
 //! Lives through worlds made from seeds on all cores, and tells what was
-//! broken in which. A seed is enough to see it again:
+//! broken in which; with `--sabotage NAME` in worlds broken on purpose. A seed is enough to see it again:
 //! `HALE_SEEDS=7-8 cargo test --test it simulation`.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use haledns::simulate::{Tally, run};
+use haledns::simulate::{Sabotage, Tally, run};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
@@ -18,6 +18,12 @@ fn main() {
     };
     let from = number("--from", 0).unwrap_or(0);
     let seeds = number("--seeds", 2000).unwrap_or(2000);
+    let wanted = arguments.iter().position(|argument| argument == "--sabotage");
+    let name = wanted.and_then(|place| arguments.get(place + 1));
+    let sabotage = name.map(|name| {
+        let found = Sabotage::ALL.into_iter().find(|sabotage| format!("{sabotage:?}") == *name);
+        found.unwrap_or_else(|| panic!("--sabotage {name}: not one of {:?}", Sabotage::ALL))
+    });
     let next = AtomicU64::new(from);
     let total = Mutex::new(Tally::default());
     let broken = Mutex::new(Vec::new());
@@ -31,7 +37,7 @@ fn main() {
                     if seed >= from + seeds {
                         return;
                     }
-                    match run(seed, None) {
+                    match run(seed, sabotage) {
                         Ok(tally) => add(&mut total.lock().unwrap(), tally),
                         Err(what) => {
                             println!("{what}");

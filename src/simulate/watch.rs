@@ -12,16 +12,23 @@ use std::time::Duration;
 use super::Drive;
 use crate::authority::Snapshot;
 use crate::engine::Change;
-use crate::health::{Action, Fitness, PoolState, ProbeResult, Slot, Standing, TargetId, Verdict};
+use crate::health::{
+    Action, AgentWish, Fitness, OutCause, PoolState, ProbeResult, Slot, Standing, TargetId, Verdict,
+};
 use crate::model::{
-    Combination, LoadBalancer, Model, Moves, Name, PoolId, Reach, Scope, SteeringPolicy, VantageId, Weight,
-    WhenUnavailable,
+    Combination, LoadBalancer, Model, Moves, Name, Pool, PoolId, Reach, Scope, SteeringPolicy, VantageId,
+    Weight, WhenUnavailable,
 };
 use crate::moment::Moment;
 use crate::steering::{Chance, Choice};
 
 /// A changed answer has a higher serial within this time.
 const SERIAL: Duration = Duration::from_millis(1100);
+
+/// So much earlier an endpoint may be told to be drained: changes are gathered
+/// before they are published, and a drain waits for a reload that is held back.
+/// To be 20 ms, or nothing, when it waits for none.
+const DRAIN_SLACK: Duration = Duration::from_millis(2600);
 
 /// What is known of one target from its outcomes alone.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +50,10 @@ pub struct Watch {
     /// Of each zone what its answers were when the serial last went up, and
     /// since when they are others.
     answers: BTreeMap<Name, (Vec<BTreeSet<IpAddr>>, Option<Moment>)>,
+    /// Until when clients may have an address that is handed out no more.
+    handed: HashMap<IpAddr, Moment>,
+    /// The shortest that each pool ever waited for beyond that.
+    waits: HashMap<Arc<str>, Duration>,
     seen: Option<Arc<Snapshot>>,
     model: Option<Arc<Model>>,
 }
@@ -54,11 +65,31 @@ impl Watch {
         self.pools.clear();
     }
 
-    /// Another process: its targets have other ids.
-    pub fn restarted(&mut self) {
+    /// Another process: its targets have other ids. Where its time line is
+    /// another one, too, nothing that is known of times means anything.
+    pub fn restarted(&mut self, ended: Moment, declared: &Model, same_line: bool) {
         self.reloaded();
         self.runs.clear();
+        self.let_go(ended, declared);
         self.seen = None;
+        if !same_line {
+            self.handed.clear();
+            self.answers.values_mut().for_each(|(_, since)| *since = None);
+        }
+    }
+
+    /// What was published until now is published no more.
+    fn let_go(&mut self, now: Moment, declared: &Model) {
+        let Some(seen) = &self.seen else { return };
+        let balancers = declared.zones.iter().flat_map(|zone| &zone.load_balancers);
+        for (balancer, compiled) in balancers.zip(&seen.balancers) {
+            // by the TTL as declared, whatever the engine was given
+            let until = now + Duration::from_secs(balancer.ttl.into());
+            for octets in compiled.ipv4.addresses() {
+                let held = self.handed.entry(IpAddr::from(octets)).or_insert(until);
+                *held = until.max(*held);
+            }
+        }
     }
 
     /// Looks at what happened since the last look.
@@ -85,6 +116,11 @@ impl Watch {
             };
             // by the thresholds as declared, whatever the engine was given
             let monitor = declared.monitors.iter().find(|monitor| monitor.name == target.task.monitor.name);
+            let wish = outcome.agent.and_then(|agent| agent.wish);
+            let standing = drive.engine.table().standings(pool)[place];
+            if matches!(wish, Some(AgentWish::Drain | AgentWish::Maint)) && standing.fitness.counts() {
+                return Err(format!("{}'s agent wants {wish:?}: {standing:?}", target.task.endpoint));
+            }
             let Some(limits) = monitor.map(|monitor| monitor.thresholds) else { continue };
             let run = self.runs.entry(id).or_default();
             run.length = if run.passing == pass { run.length + 1 } else { 1 };
@@ -99,7 +135,42 @@ impl Watch {
             self.answers(drive, declared)?;
         }
         self.serials(drive, &published)?;
+        if is_new {
+            self.let_go(now, declared);
+        }
         self.seen = Some(published);
+        self.drained(drive, declared)
+    }
+
+    /// No endpoint is drained while clients may still have its address.
+    fn drained(&mut self, drive: &Drive, declared: &Model) -> Result<(), String> {
+        for pool in &declared.pools {
+            let wait = self.waits.entry(Arc::clone(&pool.name)).or_insert(pool.rules.drain_wait);
+            *wait = pool.rules.drain_wait.min(*wait);
+        }
+        let (model, table, now) = (drive.engine.model(), drive.engine.table(), drive.now());
+        if table.overrides().is_empty() {
+            return Ok(());
+        }
+        for (pool, id) in model.pools.iter().zip(0..) {
+            for (endpoint, standing) in pool.endpoints.iter().zip(table.standings(PoolId(id))) {
+                if standing.fitness != Fitness::Out(OutCause::Drained) {
+                    continue;
+                }
+                let everywhere = model.pools.iter().flat_map(|pool| &pool.endpoints);
+                let is_shared = everywhere.filter(|other| other.address == endpoint.address).count() > 1;
+                let Some(until) = self.handed.get(&endpoint.address).filter(|_| !is_shared) else { continue };
+                let due = *until + self.waits.get(&pool.name).copied().unwrap_or_default();
+                if now + DRAIN_SLACK < due {
+                    return Err(format!(
+                        "{}/{} is drained, and clients have it for {:?} more",
+                        pool.name,
+                        endpoint.name,
+                        due.since(now)
+                    ));
+                }
+            }
+        }
         Ok(())
     }
 
@@ -279,24 +350,55 @@ fn carried(choice: &Choice<4>) -> BTreeSet<IpAddr> {
     all
 }
 
+/// How an endpoint stands, as far as answers go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stand {
+    /// It counts for its pool, and the fallback pool hands it out.
+    pub counts: bool,
+    pub up: bool,
+    /// It has a share of the traffic.
+    pub serves: bool,
+}
+
+impl Stand {
+    /// How this one does.
+    pub fn of(standing: &Standing) -> Stand {
+        let up = standing.fitness.is_up();
+        Stand { counts: standing.fitness.counts(), up, serves: up && standing.percent > 0 }
+    }
+}
+
+/// Whether enough of a pool's endpoints are up for it to be chosen.
+pub fn has_enough(pool: &Pool, stands: &[Stand]) -> bool {
+    let up = stands.iter().filter(|stand| stand.up).count();
+    up >= if pool.is_monitored() { pool.health_threshold.max(1) as usize } else { 1 }
+}
+
 /// The addresses that may answer, from where the endpoints stand.
 fn allowed(drive: &Drive, balancer: &LoadBalancer) -> BTreeSet<IpAddr> {
     let (model, table, now) = (drive.engine.model(), drive.engine.table(), drive.now());
-    let addresses = |id: PoolId, fits: fn(&Standing) -> bool| -> BTreeSet<IpAddr> {
-        let pool = model.pool(id);
-        let both = pool.endpoints.iter().zip(table.standings(id));
-        both.filter(|(endpoint, standing)| {
-            endpoint.weight > Weight(0) && endpoint.address.is_ipv4() && fits(standing)
+    let stands: Vec<(bool, Vec<Stand>)> = (0..model.pools.len() as u32)
+        .map(PoolId)
+        .map(|id| (table.is_enabled(id, now), table.standings(id).iter().map(Stand::of).collect()))
+        .collect();
+    read(model, balancer, &stands)
+}
+
+/// The addresses that a load balancer answers with when of each pool this is
+/// so: whether it is enabled, and how its endpoints stand.
+pub fn read(model: &Model, balancer: &LoadBalancer, stands: &[(bool, Vec<Stand>)]) -> BTreeSet<IpAddr> {
+    let addresses = |id: PoolId, fits: fn(&Stand) -> bool| -> BTreeSet<IpAddr> {
+        let both = model.pool(id).endpoints.iter().zip(&stands[id.0 as usize].1);
+        both.filter(|(endpoint, stand)| {
+            endpoint.weight > Weight(0) && endpoint.address.is_ipv4() && fits(stand)
         })
         .map(|(endpoint, _)| endpoint.address)
         .collect()
     };
     let available = |id: &PoolId| {
-        let pool = model.pool(*id);
-        let up = table.standings(*id).iter().filter(|standing| standing.fitness.is_up()).count();
-        let needed = if pool.is_monitored() { pool.health_threshold.max(1) as usize } else { 1 };
-        let serves = addresses(*id, |standing| standing.fitness == Fitness::Up && standing.percent > 0);
-        (table.is_enabled(*id, now) && up >= needed && !serves.is_empty()).then_some(serves)
+        let (enabled, of) = &stands[id.0 as usize];
+        let serves = addresses(*id, |stand| stand.serves);
+        (*enabled && has_enough(model.pool(*id), of) && !serves.is_empty()).then_some(serves)
     };
     let steered: Vec<BTreeSet<IpAddr>> = match &balancer.steering_policy {
         SteeringPolicy::Off => balancer.default_pools.iter().find_map(available).into_iter().collect(),
@@ -307,9 +409,7 @@ fn allowed(drive: &Drive, balancer: &LoadBalancer) -> BTreeSet<IpAddr> {
     };
     match balancer.when_unavailable {
         _ if !steered.is_empty() => steered.into_iter().flatten().collect(),
-        WhenUnavailable::FallbackPool(id) if table.is_enabled(id, now) => {
-            addresses(id, |standing| standing.fitness.counts())
-        }
+        WhenUnavailable::FallbackPool(id) if stands[id.0 as usize].0 => addresses(id, |stand| stand.counts),
         _ => BTreeSet::new(),
     }
 }

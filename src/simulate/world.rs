@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::dice::Dice;
-use super::watch::Watch;
+use super::watch::{self, Stand, Watch};
 use super::{Drive, Nature};
 use crate::engine::{Effect, Engine, Event, Lookup};
 use crate::health::{
-    Action, Degraded, Memory, Order, Outcome, ProbeResult, ProbeTask, Reason, Seen, Slot, TargetId, Verdict,
+    Action, AgentReport, AgentWish, Degraded, Fitness, Memory, Order, OutCause, Outcome, ProbeResult,
+    ProbeTask, Reason, Record, Seen, Slot, TargetId, Verdict,
 };
 use crate::model::{
     AgentCheck, Check, Combination, Dependency, Doubt, Ejection, Endpoint, FamilyThreshold, HealthSource,
@@ -25,6 +26,37 @@ const START: Moment = Moment::from_start(Duration::from_secs(1_700_000_000));
 
 /// How many things happen before it gets calm.
 const EVENTS: u64 = 40;
+
+/// So often a process notes that it is alive.
+const ALIVE_EVERY: Duration = Duration::from_secs(10);
+
+/// Verdicts of a former run that ended longer ago are none.
+const STATE_MAX_AGE: Duration = Duration::from_secs(600);
+
+/// So often endpoints report by themselves.
+const PUSH_EVERY: Duration = Duration::from_secs(1);
+
+/// And so long at least is the interval in which they have to.
+const PUSH_INTERVAL: Duration = Duration::from_millis(2500);
+
+/// Longer than a world lasts.
+const HOURS: Duration = Duration::from_secs(7200);
+
+// What the engine is known to do otherwise than it should. Each is looked at
+// from the day on which it is true.
+
+/// An agent's wish ends with its monitor.
+const WISHES_END: bool = false;
+/// Verdicts outlive a restart after which the clock is another.
+const CLOCKS_MAY_STEP: bool = false;
+/// An ejection ends though the clock was set back, or the rule is gone.
+const EJECTIONS_END: bool = false;
+/// A vantage doubts itself for nothing that isn't tested any more.
+const DOUBT_FORGETS: bool = false;
+/// Who reports by itself is not overdue after a restart.
+const PUSHES_OUTLIVE: bool = false;
+/// What is written down anew at a start keeps what hangs on host names.
+const REWRITES_KEEP_HOSTS: bool = false;
 
 /// A way in which a world is broken on purpose, to see that it is noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,11 +81,25 @@ pub enum Sabotage {
     ForgetSerials,
     /// A disabled endpoint is configured as enabled.
     EnableDisabled,
+    /// What is held of targets and endpoints is never written down.
+    LoseRecords,
+    /// Shorter TTLs are configured than are handed out.
+    ShortTtls,
+    /// Ejections last for hours.
+    EndlessEjections,
+    /// Who was flapping stays out for hours.
+    EndlessFlapHolds,
+    /// Slow starts take hours.
+    EndlessSlowStarts,
+    /// Agents are never heard to be ready again.
+    LoseReady,
+    /// Endpoints that report by themselves are not heard.
+    LosePushes,
 }
 
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Sabotage; 10] = [
+    pub const ALL: [Sabotage; 17] = [
         Sabotage::DoubleProbe,
         Sabotage::LosePublication,
         Sabotage::FlipOutcomes,
@@ -64,6 +110,13 @@ impl Sabotage {
         Sabotage::ForgetEverything,
         Sabotage::ForgetSerials,
         Sabotage::EnableDisabled,
+        Sabotage::LoseRecords,
+        Sabotage::ShortTtls,
+        Sabotage::EndlessEjections,
+        Sabotage::EndlessFlapHolds,
+        Sabotage::EndlessSlowStarts,
+        Sabotage::LoseReady,
+        Sabotage::LosePushes,
     ];
 }
 
@@ -97,6 +150,8 @@ enum Manner {
 struct World {
     dice: Dice,
     manners: BTreeMap<IpAddr, Manner>,
+    /// What agents say beside that they are there.
+    agents: BTreeMap<IpAddr, AgentReport>,
     /// Vantages whose uplink is down.
     cut_off: BTreeSet<Arc<str>>,
     hosts: BTreeMap<Arc<str>, Vec<IpAddr>>,
@@ -115,6 +170,13 @@ impl Nature for World {
                 ProbeResult::Fail => ProbeResult::Pass,
                 ProbeResult::Error => ProbeResult::Error,
             };
+        }
+        let is_agent = matches!(task.monitor.check, Check::Agent(_)) && outcome.result == ProbeResult::Pass;
+        if is_agent {
+            outcome.agent = self.agents.get(&task.address).copied();
+        }
+        if let (Some(Sabotage::LoseReady), Some(agent)) = (self.sabotage, &mut outcome.agent) {
+            agent.wish = agent.wish.filter(|wish| *wish != AgentWish::Ready);
         }
         outcome
     }
@@ -138,6 +200,9 @@ impl Nature for World {
             (Some(Sabotage::LosePublication), Effect::Publish(_)) if now_and_then => return,
             (Some(Sabotage::LoseProbes), Effect::Probe { .. }) if now_and_then => return,
             (Some(Sabotage::LoseChanges), Effect::Tell(_)) if now_and_then => return,
+            (Some(Sabotage::LoseRecords), Effect::Remember(Record::Target(..) | Record::Endpoint(..))) => {
+                return;
+            }
             _ => {}
         }
         out.push(effect);
@@ -182,6 +247,16 @@ struct Life {
     /// As it stands in the files.
     declared: Model,
     tally: Tally,
+    /// What the processes have written down.
+    journal: Memory,
+    alive_at: Moment,
+    push_at: Moment,
+    /// When this process began.
+    began: Moment,
+    /// By how many milliseconds the clock was set since it began.
+    step: i64,
+    /// Some process began at an earlier time than the one before ended.
+    set_back: bool,
 }
 
 impl Life {
@@ -195,13 +270,26 @@ impl Life {
                 .into(),
             dice,
             manners: BTreeMap::new(),
+            agents: BTreeMap::new(),
             cut_off: BTreeSet::new(),
             lookups_fail: false,
             sabotage,
             carried: 0,
         };
         let drive = Drive::new(engine, Arc::new(meddled(&declared, sabotage)), START);
-        Life { world, drive, watch: Watch::default(), declared, tally: Tally::default() }
+        Life {
+            world,
+            drive,
+            watch: Watch::default(),
+            declared,
+            tally: Tally::default(),
+            journal: Memory::default(),
+            alive_at: START,
+            push_at: START,
+            began: START,
+            step: 0,
+            set_back: false,
+        }
     }
 
     fn live(mut self) -> Result<Tally, String> {
@@ -215,7 +303,7 @@ impl Life {
             self.happen()?;
         }
         self.calm()?;
-        self.tally.seconds = self.drive.now().since(START).as_secs();
+        self.tally.seconds += self.drive.now().since(self.began).as_secs();
         self.tally.probes += self.drive.probes;
         Ok(self.tally)
     }
@@ -223,15 +311,60 @@ impl Life {
     /// Lets time pass, and looks at everything that happens in it.
     fn go_on(&mut self, time: Duration) -> Result<(), String> {
         let until = self.drive.now() + time;
-        while self.drive.step(until, &mut self.world)? {
-            self.look()?;
+        let pushes = self.declared.monitors.iter().any(|monitor| monitor.check == Check::Push);
+        while pushes && self.push_at < until {
+            self.pass_until(self.push_at)?;
+            self.push()?;
+            self.push_at = self.drive.now() + PUSH_EVERY;
         }
+        self.pass_until(until)?;
         self.report();
         self.drive.settle(&mut self.world)?;
         self.look()
     }
 
+    fn pass_until(&mut self, until: Moment) -> Result<(), String> {
+        while self.drive.step(until, &mut self.world)? {
+            self.look()?;
+        }
+        Ok(())
+    }
+
+    /// Endpoints that are to report by themselves do, but for those that hang.
+    fn push(&mut self) -> Result<(), String> {
+        if self.world.sabotage == Some(Sabotage::LosePushes) {
+            return Ok(());
+        }
+        let now = self.drive.now();
+        let model = Arc::clone(self.drive.engine.model());
+        for pool in model.pools.iter().filter(|pool| is_pushed(&model, pool)) {
+            for endpoint in &pool.endpoints {
+                let ok = match self.world.manners.get(&endpoint.address).copied().unwrap_or(Manner::Up) {
+                    Manner::Up | Manner::Slow => true,
+                    Manner::Refuses => false,
+                    Manner::Flaps(period) => (now.elapsed().as_secs() / period).is_multiple_of(2),
+                    Manner::Hangs | Manner::Blocked => continue,
+                };
+                let told = self.drive.engine.push(&of(pool, endpoint), ok, now);
+                told.map_err(|unknown| format!("the engine doesn't know {}", unknown.0))?;
+            }
+        }
+        self.drive.settle(&mut self.world)?;
+        self.look()
+    }
+
+    /// What a process writes down.
+    fn note(&mut self) {
+        self.drive.records.drain(..).for_each(|record| self.journal.take(record));
+        let now = self.drive.now();
+        if self.alive_at <= now {
+            self.alive_at = now + ALIVE_EVERY;
+            self.journal.take(Record::Alive(now));
+        }
+    }
+
     fn look(&mut self) -> Result<(), String> {
+        self.note();
         for (at, change) in &self.drive.told {
             self.tally.changes += 1;
             let words = format!("{at:?} {change:?}");
@@ -283,12 +416,14 @@ impl Life {
     /// One thing that a network, an operator or a machine does.
     fn happen(&mut self) -> Result<(), String> {
         let now = self.drive.now();
-        match self.world.dice.below(16) {
+        match self.world.dice.below(17) {
             0..=5 => {
                 let all: Vec<IpAddr> = addresses(&self.declared).into_iter().collect();
                 let address = *self.world.dice.pick(&all);
                 let manner = self.manner();
                 self.world.manners.insert(address, manner);
+                let agent = self.agent();
+                self.world.agents.insert(*self.world.dice.pick(&all), agent);
             }
             6 => {
                 let vantages = &self.declared.vantages;
@@ -310,9 +445,10 @@ impl Life {
             }
             13 => {
                 let step = self.world.dice.within(0..=7_200_000) as i64 - 3_600_000;
+                self.step = step;
                 self.drive.engine.handle(Event::ClockStepped(step), now);
             }
-            14 => self.restart()?,
+            14 | 15 => self.restart()?,
             _ => {
                 self.world.lookups_fail = self.world.dice.percent(50);
                 let count = self.world.dice.below(3) as u8;
@@ -322,6 +458,12 @@ impl Life {
         }
         self.drive.settle(&mut self.world)?;
         self.look()
+    }
+
+    fn agent(&mut self) -> AgentReport {
+        let wishes = [None, Some(AgentWish::Ready), Some(AgentWish::Drain), Some(AgentWish::Maint)];
+        let percent = self.world.dice.percent(50).then(|| self.world.dice.within(0..=100) as u8);
+        AgentReport { wish: *self.world.dice.pick(&wishes), percent }
     }
 
     fn endpoint(&mut self) -> Option<Scope> {
@@ -412,39 +554,67 @@ impl Life {
 
     /// The process ends, and another goes on with what it left.
     fn restart(&mut self) -> Result<(), String> {
-        let now = self.drive.now();
+        self.note();
+        let ended = self.drive.now();
         let before = held(&self.drive);
         let sure = sure(&self.drive);
-        let memory = match self.world.sabotage {
-            Some(Sabotage::ForgetEverything) => Memory::default(),
-            Some(Sabotage::ForgetSerials) => {
-                Memory { serials: Default::default(), ..self.drive.engine.memory(now) }
-            }
-            _ => self.drive.engine.memory(now),
+        let left = self.left(ended)?;
+        let pause = match self.world.dice.below(10) {
+            0..=6 => self.world.dice.seconds(0..=30),
+            7 | 8 => self.world.dice.seconds(31..=500),
+            _ => self.world.dice.seconds(601..=1200),
         };
-        let mut again = Memory::default();
-        memory.clone().records().for_each(|record| again.take(record));
-        if again != memory {
-            return Err("what is remembered isn't what was held".into());
-        }
-        let now = now + self.world.dice.seconds(0..=30);
+        // the time line goes on where the wall clock stands, if nobody has set it right
+        let step = std::mem::take(&mut self.step);
+        let step = if self.world.dice.percent(30) { step } else { 0 };
+        let now = match u64::try_from(step) {
+            Ok(forward) => ended + pause + Duration::from_millis(forward),
+            Err(_) => (ended + pause).before(Duration::from_millis(step.unsigned_abs())),
+        };
+        self.set_back |= now < ended;
+        let alive = left.alive.unwrap_or(START);
+        let said: BTreeSet<(Scope, Slot)> = (left.overrides.iter())
+            .filter(|(_, said)| said.until.is_none_or(|until| until > now))
+            .map(|(of, _)| of.clone())
+            .collect();
         let mut engine = Engine::new(50);
-        engine.recall(memory, now.before(Duration::from_secs(600)), now);
+        self.journal = left.clone();
+        engine.recall(left, now.before(STATE_MAX_AGE), now);
         engine.ready_by(now + Duration::from_secs(10));
         self.tally.probes += self.drive.probes;
         self.tally.restarts += 1;
+        self.tally.seconds += ended.since(self.began).as_secs();
         let model = Arc::new(meddled(&self.declared, self.world.sabotage));
         self.drive = Drive::new(engine, model, now);
-        self.watch.restarted();
+        self.watch.restarted(ended, &self.declared, step == 0);
+        (self.began, self.alive_at, self.push_at) = (now, now, now);
+        if REWRITES_KEEP_HOSTS || self.declared.pools.iter().all(|pool| pool.hosts.is_empty()) {
+            self.journal = Memory { alive: Some(alive), ..self.drive.engine.memory(now) };
+        }
+        self.journal.overrides.retain(|of, _| said.contains(of)); // others ended meanwhile
         self.drive.settle(&mut self.world)?;
         self.drive.told.clear();
+        let overrides = self.drive.engine.table().overrides().iter();
+        if said != overrides.map(|(scope, said)| (scope.clone(), said.action.slot())).collect() {
+            return Err("a restart forgot what operators said, or made it up".into());
+        }
         let model = Arc::clone(self.drive.engine.model());
         for (scope, verdict) in held(&self.drive) {
             let pool = model.pool(model.pool_named(&scope.pool).expect("a pool of the model"));
+            let same_clock = step == 0 && !self.set_back || CLOCKS_MAY_STEP;
+            if !same_clock || is_pushed(&model, pool) && !PUSHES_OUTLIVE {
+                continue;
+            }
+            let silence = (ended + pause).since(alive);
+            if silence > STATE_MAX_AGE && step == 0 {
+                match verdict {
+                    Verdict::Unknown => continue,
+                    _ => return Err(format!("{scope} is {verdict} after a silence of {silence:?}")),
+                }
+            }
             let stood = before.get(&scope).copied();
             let moved = stood.is_some_and(|stood| stood != verdict && stood != Verdict::Unknown);
-            let stale_by_now =
-                verdict == Verdict::Unknown && pool.rules.stale_after < Duration::from_secs(60);
+            let stale_by_now = verdict == Verdict::Unknown && pool.rules.stale_after <= silence;
             if sure.contains(&scope) && moved && !stale_by_now {
                 return Err(format!("a restart made {scope} {verdict} from {stood:?}"));
             }
@@ -460,55 +630,203 @@ impl Life {
         Ok(())
     }
 
-    /// Nothing happens any more; after a while every verdict is the truth.
+    /// What a process leaves that ends now: as it holds it, or, half of the
+    /// time, as it has written it down.
+    fn left(&mut self, now: Moment) -> Result<Memory, String> {
+        let memory = self.drive.engine.memory(now);
+        let mut again = Memory::default();
+        memory.clone().records().for_each(|record| again.take(record));
+        if again != memory {
+            return Err("what is remembered isn't what was held".into());
+        }
+        if self.journal.overrides != memory.overrides {
+            return Err("what operators said isn't what was written down".into());
+        }
+        if self.journal.serials != memory.serials {
+            let (written, held) = (&self.journal.serials, &memory.serials);
+            return Err(format!("serials are {held:?}, written down are {written:?}"));
+        }
+        Ok(match self.world.sabotage {
+            Some(Sabotage::ForgetEverything) => Memory::default(),
+            Some(Sabotage::ForgetSerials) => Memory { serials: Default::default(), ..memory },
+            _ if self.world.dice.percent(50) => self.journal.clone(),
+            _ => memory,
+        })
+    }
+
+    /// Nothing happens any more; after a while everything is as it should be.
     fn calm(&mut self) -> Result<(), String> {
         let now = self.drive.now();
-        let scopes: Vec<Scope> =
-            self.drive.engine.table().overrides().iter().map(|(scope, _)| scope.clone()).collect();
-        for scope in scopes {
-            for slot in [Slot::Traffic, Slot::Health] {
-                // of what is gone from the configuration nothing can be taken back
-                let _ = self.drive.engine.order(&scope, Order::Clear(slot), now);
-            }
-        }
-        self.drive.engine.handle(Event::ClockStepped(0), now);
+        self.take_back();
+        // past all windows
+        let beyond = (START + Duration::from_secs(86_400)).since(now);
+        self.drive.engine.handle(Event::ClockStepped(beyond.as_millis() as i64), now);
         self.world.cut_off.clear();
         self.world.lookups_fail = false;
         self.world.hosts.insert("web.example.net".into(), vec![[203, 0, 113, 1].into()]);
         for address in addresses(&self.declared) {
             let manner = if self.world.dice.percent(70) { Manner::Up } else { Manner::Refuses };
             self.world.manners.insert(address, manner);
+            let ready = AgentReport { wish: Some(AgentWish::Ready), percent: Some(100) };
+            self.world.agents.insert(address, ready);
         }
         self.drive.settle(&mut self.world)?;
-        for _ in 0..60 {
+        for slice in 0..60 {
             self.go_on(Duration::from_secs(5))?; // vantages elsewhere report in between
+            if slice == 8 {
+                self.take_back(); // of host names that have other addresses by now
+            }
         }
-        let model = Arc::clone(self.drive.engine.model());
-        let table = self.drive.engine.table();
+        let names: Vec<Name> = self
+            .declared
+            .zones
+            .iter()
+            .flat_map(|zone| &zone.load_balancers)
+            .map(|balancer| balancer.name.clone())
+            .collect();
+        let now = self.drive.now();
+        for name in names {
+            self.drive.engine.fail_back(&name, now);
+        }
+        self.go_on(Duration::from_secs(2))?;
+        let stands = self.stands();
+        let is_exempt = self.look_at_endpoints(&stands)?;
+        self.look_at_doubt()?;
+        if is_exempt { Ok(()) } else { self.look_at_answers(&stands) }
+    }
+
+    /// Takes back what operators have said.
+    fn take_back(&mut self) {
+        let now = self.drive.now();
+        let said = self.drive.engine.table().overrides().iter();
+        let scopes: Vec<Scope> = said.map(|(scope, _)| scope.clone()).collect();
+        for scope in scopes {
+            for slot in [Slot::Traffic, Slot::Health] {
+                // of what is gone from the configuration nothing can be taken back
+                let _ = self.drive.engine.order(&scope, Order::Clear(slot), now);
+            }
+        }
+    }
+
+    fn truth(&self, endpoint: &Endpoint) -> Verdict {
+        match self.world.manners.get(&endpoint.address).copied().unwrap_or(Manner::Up) {
+            Manner::Up => Verdict::Healthy,
+            _ => Verdict::Unhealthy,
+        }
+    }
+
+    /// How endpoints truly stand, when nobody says anything over it: of each
+    /// pool whether it is enabled, and its endpoints. A pool needs earlier ones.
+    fn stands(&self) -> Vec<(bool, Vec<Stand>)> {
+        let model = self.drive.engine.model();
+        let mut all: Vec<(bool, Vec<Stand>)> = Vec::new();
+        for pool in &model.pools {
+            let available = |needed: &Dependency| {
+                let (enabled, stands) = &all[needed.pool.0 as usize];
+                *enabled && watch::has_enough(model.pool(needed.pool), stands)
+            };
+            let holds = pool.depends_on.iter().all(available);
+            let stand = |endpoint: &Endpoint| {
+                let works = !pool.is_monitored() || pool.enabled && self.truth(endpoint) == Verdict::Healthy;
+                let up = endpoint.enabled && holds && works;
+                Stand { counts: endpoint.enabled, up, serves: up }
+            };
+            all.push((pool.enabled, pool.endpoints.iter().map(stand).collect()));
+        }
+        all
+    }
+
+    /// Every endpoint stands as it should; tells whether one was passed over.
+    fn look_at_endpoints(&self, stands: &[(bool, Vec<Stand>)]) -> Result<bool, String> {
+        let model = self.drive.engine.model();
+        let (table, now) = (self.drive.engine.table(), self.drive.now());
+        let mut is_exempt = false;
         for (pool, id) in model.pools.iter().zip(0..) {
+            let is_agent = |member: &Member| matches!(model.monitor(member.monitor).check, Check::Agent(_));
+            let has_agent = pool.tests.members.iter().any(is_agent);
             for (place, endpoint) in pool.endpoints.iter().enumerate() {
+                let standing = table.standings(PoolId(id))[place];
+                let scope = of(pool, endpoint);
+                let memory = &self.journal.endpoints;
+                let ejected = memory.iter().filter(|(key, _)| {
+                    key.pool == pool.name && key.endpoint == endpoint.name && key.address == endpoint.address
+                });
+                let ends_late = ejected.filter_map(|(_, held)| held.ejected_until).any(|until| until > now);
+                let wished =
+                    matches!(standing.fitness, Fitness::Out(OutCause::AgentDrain | OutCause::AgentMaint))
+                        || standing.percent < 100;
+                // who fails doesn't say that it is ready again
+                let truth = self.truth(endpoint);
+                let unheard = wished && (!has_agent && !WISHES_END || has_agent && truth != Verdict::Healthy);
+                if unheard || ends_late && self.set_back && !EJECTIONS_END {
+                    is_exempt = true;
+                    continue;
+                }
+                let stand = stands[id as usize].1[place];
+                let right = Stand::of(&standing) == stand && (!stand.up || standing.percent == 100);
+                if pool.enabled && (!right || standing.starting || standing.flapping) {
+                    return Err(format!("in the calm {scope} is {standing:?}, and should be {stand:?}"));
+                }
                 if !pool.enabled || !endpoint.enabled || !pool.is_monitored() {
                     continue;
                 }
-                let standing = table.standings(PoolId(id))[place];
-                let manner = self.world.manners.get(&endpoint.address).copied().unwrap_or(Manner::Up);
-                let truth = match manner {
-                    Manner::Up => Verdict::Healthy,
-                    _ => Verdict::Unhealthy,
-                };
-                let scope = of(pool, endpoint);
                 if standing.verdict != truth || standing.stale {
-                    let views = table.views(PoolId(id), place, self.drive.now());
+                    let views = table.views(PoolId(id), place, now);
                     return Err(format!(
                         "in the calm {scope} is {standing:?}, and truly {truth}; seen as {views:?}"
                     ));
                 }
-                let silent = table.targets_of(PoolId(id), place).any(|(_, target)| {
-                    target.reported().is_none_or(|at| self.drive.now().since(at) > target.patience())
-                });
+                let silent = table
+                    .targets_of(PoolId(id), place)
+                    .any(|(_, target)| target.reported().is_none_or(|at| now.since(at) > target.patience()));
                 if silent {
                     return Err(format!("in the calm {scope} isn't probed any more"));
                 }
+            }
+        }
+        Ok(is_exempt)
+    }
+
+    /// No vantage doubts itself without a reason.
+    fn look_at_doubt(&self) -> Result<(), String> {
+        let model = self.drive.engine.model();
+        for (vantage, id) in model.vantages.iter().zip(0..) {
+            if self.drive.engine.table().doubts_since(VantageId(id)).is_none() || !DOUBT_FORGETS {
+                continue;
+            }
+            let tested = |pool: &Pool| pool.enabled && pool.is_monitored();
+            let fails = |pool: &Pool| {
+                pool.endpoints.iter().all(|e| !e.enabled || self.truth(e) == Verdict::Unhealthy)
+            };
+            let canaries = vantage.canaries.map(|pool| model.pool(pool)).is_some_and(|pool| {
+                tested(pool)
+                    && pool.endpoints.iter().all(|e| e.enabled && self.truth(e) == Verdict::Unhealthy)
+            });
+            let others =
+                || model.pools.iter().zip(0..).filter(|(_, id)| vantage.canaries != Some(PoolId(*id)));
+            let all = others().filter(|(pool, _)| tested(pool)).count();
+            let failing = others().filter(|(pool, _)| tested(pool) && fails(pool)).count();
+            let many = model.doubt.share.is_some_and(|share| failing * 100 > all * usize::from(share));
+            if !canaries && !many {
+                return Err(format!("in the calm {} doubts itself", vantage.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers are what a plain reading of the configuration says.
+    fn look_at_answers(&self, stands: &[(bool, Vec<Stand>)]) -> Result<(), String> {
+        let model = self.drive.engine.model();
+        let balancers = model.zones.iter().flat_map(|zone| &zone.load_balancers);
+        for (balancer, compiled) in balancers.zip(&self.drive.published().balancers) {
+            let answered: BTreeSet<IpAddr> =
+                compiled.ipv4.addresses().into_iter().map(IpAddr::from).collect();
+            let expected = watch::read(model, balancer, stands);
+            if answered != expected {
+                return Err(format!(
+                    "in the calm {} answers with {answered:?}, and should with {expected:?}",
+                    balancer.name
+                ));
             }
         }
         Ok(())
@@ -552,8 +870,17 @@ fn of(pool: &Pool, endpoint: &Endpoint) -> Scope {
     Scope { pool: Arc::clone(&pool.name), endpoint: Some(Arc::clone(&endpoint.name)) }
 }
 
+/// All addresses that something may become of, those of host names among them.
 fn addresses(model: &Model) -> BTreeSet<IpAddr> {
-    model.pools.iter().flat_map(|pool| &pool.endpoints).map(|endpoint| endpoint.address).collect()
+    let written = model.pools.iter().flat_map(|pool| &pool.endpoints).map(|endpoint| endpoint.address);
+    let has_hosts = model.pools.iter().any(|pool| !pool.hosts.is_empty());
+    let found = (1..=2).filter(|_| has_hosts).map(|number| [203, 0, 113, number].into());
+    written.chain(found).collect()
+}
+
+/// Whether a pool's endpoints report by themselves.
+fn is_pushed(model: &Model, pool: &Pool) -> bool {
+    pool.tests.members.iter().any(|member| model.monitor(member.monitor).check == Check::Push)
 }
 
 /// The configuration that the engine gets, which a broken world changes.
@@ -567,6 +894,22 @@ fn meddled(declared: &Model, sabotage: Option<Sabotage>) -> Model {
         }
         Some(Sabotage::EnableDisabled) => {
             model.pools.iter_mut().flat_map(|pool| &mut pool.endpoints).for_each(|e| e.enabled = true);
+        }
+        Some(Sabotage::ShortTtls) => {
+            let balancers = model.zones.iter_mut().flat_map(|zone| &mut zone.load_balancers);
+            balancers.for_each(|balancer| balancer.ttl = 1);
+        }
+        Some(Sabotage::EndlessEjections) => {
+            let rules = model.pools.iter_mut().filter_map(|pool| pool.rules.ejection.as_mut());
+            rules.for_each(|rules| (rules.ejection_time, rules.max_ejection_time) = (HOURS, HOURS));
+        }
+        Some(Sabotage::EndlessFlapHolds) => {
+            let rules = model.pools.iter_mut().map(|pool| &mut pool.rules);
+            rules.filter(|rules| !rules.flap_hold.is_zero()).for_each(|rules| rules.flap_hold = HOURS);
+        }
+        Some(Sabotage::EndlessSlowStarts) => {
+            let rules = model.pools.iter_mut().map(|pool| &mut pool.rules);
+            rules.filter(|rules| !rules.slow_start.is_zero()).for_each(|rules| rules.slow_start = HOURS);
         }
         _ => {}
     }
@@ -606,6 +949,7 @@ fn change(dice: &mut Dice, model: &mut Model) -> BTreeSet<Arc<str>> {
                 Thresholds { up: dice.within(1..=4) as u32, down: dice.within(1..=4) as u32 };
             if dice.percent(30) {
                 monitor.check = check(dice);
+                monitor.interval = interval(&monitor.check, monitor.interval);
             }
             touched = model.pools.iter().map(|pool| Arc::clone(&pool.name)).collect();
         }
@@ -630,11 +974,17 @@ fn change(dice: &mut Dice, model: &mut Model) -> BTreeSet<Arc<str>> {
 
 fn check(dice: &mut Dice) -> Check {
     let port = Some(dice.within(1..=9) as u16);
-    match dice.below(3) {
-        0 => Check::Tcp(TcpCheck { port, ..TcpCheck::default() }),
-        1 => Check::Agent(AgentCheck { port, send: None }),
+    match dice.below(9) {
+        0..=2 => Check::Tcp(TcpCheck { port, ..TcpCheck::default() }),
+        3 | 4 => Check::Agent(AgentCheck { port, send: None }),
+        5 => Check::Push,
         _ => Check::Http(HttpCheck { port, ..HttpCheck::default() }),
     }
+}
+
+/// An interval in which everybody has reported.
+fn interval(check: &Check, wanted: Duration) -> Duration {
+    if *check == Check::Push { wanted.max(PUSH_INTERVAL) } else { wanted }
 }
 
 fn rules(dice: &mut Dice) -> Rules {
@@ -663,6 +1013,7 @@ fn rules(dice: &mut Dice) -> Rules {
 
 /// A configuration from chance.
 fn configuration(dice: &mut Dice) -> Model {
+    let count = 1 + dice.below(3);
     let vantages: Vec<Arc<Vantage>> = (0..1 + dice.below(3))
         .map(|number| {
             let remote = number > 0 && dice.percent(30);
@@ -673,24 +1024,24 @@ fn configuration(dice: &mut Dice) -> Model {
                     true => Reach::Remote,
                     false => Reach::Here { source: Source::default(), namespace: None },
                 },
-                canaries: None,
+                canaries: dice.percent(20).then(|| PoolId(dice.below(count) as u32)),
             })
         })
         .collect();
     let monitors: Vec<Arc<Monitor>> = (0..1 + dice.below(3))
         .map(|number| {
-            let interval = dice.millis(500..=8000);
+            let check = check(dice);
+            let interval = interval(&check, dice.millis(500..=8000));
             Arc::new(Monitor {
                 interval,
                 timeout: dice.millis(100..=3000),
                 retries: dice.below(2) as u8,
                 recheck_interval: dice.percent(60).then(|| dice.millis(100..=1000).min(interval)),
                 thresholds: Thresholds { up: dice.within(1..=4) as u32, down: dice.within(1..=4) as u32 },
-                ..Monitor::new(&format!("m{number}"), check(dice))
+                ..Monitor::new(&format!("m{number}"), check)
             })
         })
         .collect();
-    let count = 1 + dice.below(3);
     let pools: Vec<Pool> = (0..count).map(|number| pool(dice, number, &monitors, &vantages)).collect();
     let doubt = Doubt {
         share: dice.percent(50).then(|| dice.within(30..=80) as u8),
