@@ -274,6 +274,12 @@ impl Engine {
             }
             Event::ClockStepped(step) => {
                 self.step = step;
+                // what was written in the wall clock's time of before would end at another time
+                let said = self.table.overrides().iter();
+                let said: Vec<Record> = said
+                    .map(|(of, said)| Record::Override(of.clone(), said.action.slot(), Some(said.clone())))
+                    .collect();
+                said.into_iter().for_each(|record| self.remember(record));
                 self.table.set_step(step, now);
                 self.moved(now);
             }
