@@ -78,6 +78,10 @@ pub(super) fn order(
     limit: Option<Duration>,
     now: Moment,
 ) -> Result<Done, Refusal> {
+    if limit.is_some_and(|limit| limit.is_zero()) {
+        let why = "an order for no time at all does nothing: `for_ms` is 1 or more, or left out".to_owned();
+        return Err(Refusal::new("bad_request", why));
+    }
     let scope = match what {
         What::Healthy | What::Unhealthy | What::Measured => endpoint_scope(engine.model(), of)?,
         What::Drain | What::Undrain | What::Enable | What::Disable => scope(engine.model(), of)?,
