@@ -13,6 +13,7 @@
 mod announce;
 pub mod demo;
 mod limits;
+mod lookups;
 mod operator;
 pub mod rehearse;
 mod reload;
@@ -33,6 +34,7 @@ use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
 use announce::Announcer;
+use lookups::Lookups;
 
 use crate::authority::Prepared;
 use crate::clock::Clock;
@@ -47,7 +49,6 @@ use crate::moment::Moment;
 use crate::os;
 use crate::probe::Prober;
 use crate::publish::Publisher;
-use crate::resolve::Resolver;
 use crate::serve::{self, ListenError};
 use crate::state::{self, Directory, Journal, OpenError};
 use crate::telemetry;
@@ -285,7 +286,7 @@ pub async fn start_with(
         prober,
         probes: probes.handle(),
         running: HashMap::new(),
-        resolver: resolver(&settings.resolvers),
+        lookups: Arc::new(Lookups::new(&settings.resolvers)),
         step: 0,
         tell,
         announcer,
@@ -318,12 +319,30 @@ pub async fn start_with(
 /// Lets operators ask at the directory's socket, if there can be one.
 fn open_desk(desk: Desk, directory: &Directory) -> Option<JoinHandle<std::convert::Infallible>> {
     let path = directory.join(state::SOCKET);
-    match Listener::bind(&path) {
-        Ok(listener) => Some(tokio::spawn(listener.run(Arc::new(desk)))),
-        Err(error) => {
-            warn!("no command reaches this server: {} can't be listened at: {error}", path.display());
-            None
+    let bind = move || {
+        Listener::bind(&path)
+            .inspect_err(|error| {
+                warn!("no command reaches this server: {} can't be listened at: {error}", path.display());
+            })
+            .ok()
+    };
+    let (mut listener, desk) = (bind(), Arc::new(desk)); // before anything is said to be ready
+    let mut taken = directory.taken();
+    Some(tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                never = listen(listener.take(), Arc::clone(&desk)) => match never {},
+                Ok(()) = taken.changed() => {}
+            }
+            listener = bind(); // the directory was made anew, and the old socket with it is gone
         }
+    }))
+}
+
+async fn listen(listener: Option<Listener>, desk: Arc<Desk>) -> std::convert::Infallible {
+    match listener {
+        Some(listener) => listener.run(desk).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -395,13 +414,6 @@ impl Drop for ProbeThreads {
     }
 }
 
-/// What looks up the host names of endpoints.
-fn resolver(servers: &[SocketAddr]) -> Option<Resolver> {
-    Resolver::new(servers)
-        .inspect_err(|error| warn!("host names of endpoints can't be looked up: {error}"))
-        .ok()
-}
-
 /// How many endpoints are probed, each monitor counted.
 fn targets(model: &Model) -> usize {
     let enabled = model.pools.iter().filter(|pool| pool.enabled);
@@ -429,8 +441,7 @@ struct EngineTask {
     probes: Handle,
     /// The probes on their way.
     running: HashMap<TargetId, AbortHandle>,
-    /// None: the system has no resolver that can be used.
-    resolver: Option<Resolver>,
+    lookups: Arc<Lookups>,
     /// How far the wall clock had been set when it was last looked at.
     step: i64,
     tell: Tell,
@@ -560,15 +571,10 @@ impl EngineTask {
 
     /// Looks up a host name beside everything else.
     fn look_up(&self, hostname: Arc<str>) {
-        let (events, resolver) = (self.events.clone(), self.resolver.clone());
+        let (events, lookups) = (self.events.clone(), Arc::clone(&self.lookups));
         tokio::spawn(async move {
             let name = Arc::clone(&hostname);
-            let lookup = async move {
-                match resolver {
-                    Some(resolver) => resolver.lookup(&name).await,
-                    None => Lookup::Failed,
-                }
-            };
+            let lookup = async move { lookups.look_up(&name).await };
             // on a task of its own: a panic there is a lookup that failed
             let lookup = tokio::spawn(lookup).await.unwrap_or(Lookup::Failed);
             let _ = events.send(Event::Resolved { hostname, lookup });

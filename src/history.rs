@@ -8,9 +8,9 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -158,7 +158,8 @@ struct Writer {
 
 impl Writer {
     fn open(folder: PathBuf, limits: Limits) -> io::Result<Writer> {
-        fs::create_dir_all(&folder)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        fs::set_permissions(&folder, Permissions::from_mode(0o700))?; // one made before may be open to all
         let mut writer = Writer { folder, limits, file: None, size: 0 };
         writer.open_current()?;
         writer.tidy();
@@ -169,7 +170,8 @@ impl Writer {
     /// so that the next one stands by itself.
     fn open_current(&mut self) -> io::Result<&mut BufWriter<File>> {
         let path = self.folder.join(CURRENT);
-        let mut file = OpenOptions::new().create(true).read(true).append(true).open(path)?;
+        let mut file = OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(path)?;
+        file.set_permissions(Permissions::from_mode(0o600))?;
         let mut size = file.metadata()?.len();
         if size > 0 {
             let mut last = [0];

@@ -6,6 +6,7 @@
 //!
 //! Knows no files and no YAML: these are not serde types.
 
+mod address;
 mod alerts;
 mod name;
 
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use regex::bytes::{Regex, RegexBuilder};
 
+pub use address::why_unfit;
 pub use alerts::{Form, Receiver, Route, Secret, Subjects, Url};
 pub use name::{Name, NameError};
 

@@ -1,6 +1,7 @@
 //! What the operating system offers and no safe crate does: datagrams in
 //! batches, with the address each was sent to, four socket options, network
-//! namespaces, waiting for any file descriptor, and giving memory back.
+//! namespaces, waiting for any file descriptor, and giving memory back; and
+//! reading files that may turn out to be none.
 //!
 //! All the `unsafe` of this crate is here. A [`Batch`] owns every octet and
 //! every header the kernel reads or writes, in one allocation that never
@@ -8,11 +9,13 @@
 
 #![allow(unsafe_code)]
 
-use std::fs::File;
-use std::io;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
 use std::mem::{offset_of, size_of};
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::ptr::{NonNull, null_mut};
 
 use libc::{cmsghdr, in_pktinfo, in6_pktinfo, iovec, mmsghdr, sockaddr_in6, socklen_t};
@@ -20,6 +23,26 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::wire::MAX_UDP;
+
+/// The octets of a regular file of at most `limit`. A pipe or a device, which
+/// may let its reader wait for ever, is an error.
+pub fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    // without waiting: it may have become a pipe's name since somebody looked
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let data = file.metadata()?;
+    if data.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if !data.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let mut octets = Vec::with_capacity(data.len().min(limit) as usize + 1);
+    file.take(limit + 1).read_to_end(&mut octets)?;
+    match octets.len() as u64 > limit {
+        true => Err(io::Error::other(format!("it has more than {limit} octets"))),
+        false => Ok(octets),
+    }
+}
 
 /// Datagrams received or sent by one system call.
 pub const DEPTH: usize = 64;

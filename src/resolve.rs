@@ -16,10 +16,28 @@ use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::{Resolver as Hickory, ResolverBuilder, TokioResolver};
 
 use crate::engine::Lookup;
+use crate::model::why_unfit;
 
-/// How long one query may take, and how often it is sent.
-const TIMEOUT: Duration = Duration::from_secs(2);
-const ATTEMPTS: usize = 2;
+/// How long a query may take, in which it is sent several times, and how often
+/// another one is made after an error.
+const TIMEOUT: Duration = Duration::from_millis(4500);
+const ATTEMPTS: usize = 1;
+
+/// How long a lookup may take, whatever comes between.
+const LOOKUP: Duration = Duration::from_secs(5);
+
+/// So many addresses of one name are taken.
+const MAX_ADDRESSES: usize = 64;
+
+/// What came of a lookup.
+#[derive(Debug)]
+pub struct Found {
+    pub lookup: Lookup,
+    /// Why it failed, if it did.
+    pub failure: Option<String>,
+    /// Addresses that can't be endpoints, or are too many, and why.
+    pub left_out: Option<String>,
+}
 
 /// Looks up host names.
 #[derive(Clone)]
@@ -47,10 +65,67 @@ impl Resolver {
     }
 
     /// The addresses of `hostname`, of both families together.
-    pub async fn lookup(&self, hostname: &str) -> Lookup {
+    pub async fn lookup(&self, hostname: &str) -> Found {
         let absolute = format!("{hostname}.");
-        let (ipv4, ipv6) = tokio::join!(family(&self.ipv4, &absolute), family(&self.ipv6, &absolute));
-        together(ipv4, ipv6)
+        let both = async { tokio::join!(family(&self.ipv4, &absolute), family(&self.ipv6, &absolute)) };
+        match tokio::time::timeout(LOOKUP, both).await {
+            Ok((ipv4, ipv6)) => sift(together(ipv4, ipv6)),
+            Err(_) => sift(Err(NO_ANSWER.to_owned())),
+        }
+    }
+}
+
+const NO_ANSWER: &str = "no answer in time";
+
+/// What is found, or why nothing is known.
+type Looked = Result<Lookup, String>;
+
+/// Leaves out what can't be an endpoint, as it is refused where it is written.
+fn sift(looked: Looked) -> Found {
+    let failed = |why, left_out| Found { lookup: Lookup::Failed, failure: Some(why), left_out };
+    let (mut addresses, ttl) = match looked {
+        Err(why) => return failed(why, None),
+        Ok(Lookup::Found { addresses, ttl }) => (addresses, ttl),
+        Ok(lookup) => return Found { lookup, failure: None, left_out: None },
+    };
+    addresses.sort();
+    addresses.dedup();
+    let mut left_out: Vec<String> = Vec::new();
+    addresses.retain(|address| match why_unfit(*address) {
+        None => true,
+        Some(why) => {
+            left_out.push(format!("{address} ({why})"));
+            false
+        }
+    });
+    if left_out.len() > MAX_ADDRESSES {
+        let more = left_out.split_off(MAX_ADDRESSES).len();
+        left_out.push(format!("{more} like them"));
+    }
+    if addresses.len() > MAX_ADDRESSES {
+        left_out.push(format!("all but the lowest {MAX_ADDRESSES} of {}", addresses.len()));
+        addresses.truncate(MAX_ADDRESSES);
+    }
+    let left_out = (!left_out.is_empty()).then(|| left_out.join(", "));
+    match addresses.is_empty() {
+        true => failed("none of its addresses can be an endpoint".to_owned(), left_out),
+        false => Found { lookup: Lookup::Found { addresses, ttl }, failure: None, left_out },
+    }
+}
+
+/// A failure in the words of people who look after resolvers.
+fn why(error: &NetError) -> String {
+    let of_code = |code: ResponseCode| match code {
+        ResponseCode::ServFail => "SERVFAIL".to_owned(),
+        ResponseCode::Refused => "REFUSED".to_owned(),
+        other => other.to_string(),
+    };
+    match error {
+        NetError::Timeout => NO_ANSWER.to_owned(),
+        NetError::NoConnections => "no server can be reached".to_owned(),
+        NetError::Dns(DnsError::ResponseCode(code)) => of_code(*code),
+        NetError::Dns(DnsError::NoRecordsFound(none)) => of_code(none.response_code),
+        other => other.to_string(),
     }
 }
 
@@ -68,36 +143,36 @@ fn of_servers(servers: &[SocketAddr]) -> ResolverBuilder<TokioRuntimeProvider> {
     Hickory::builder_with_config(config, TokioRuntimeProvider::default())
 }
 
-async fn family(resolver: &TokioResolver, hostname: &str) -> Lookup {
+async fn family(resolver: &TokioResolver, hostname: &str) -> Looked {
     match resolver.lookup_ip(hostname).await {
         Ok(found) => {
             let addresses: Vec<IpAddr> = found.iter().collect();
             let ttl = found.valid_until().saturating_duration_since(Instant::now());
-            match addresses.is_empty() {
+            Ok(match addresses.is_empty() {
                 true => Lookup::NoSuchName,
                 false => Lookup::Found { addresses, ttl },
-            }
+            })
         }
         Err(NetError::Dns(DnsError::NoRecordsFound(NoRecords {
             response_code: ResponseCode::NXDomain | ResponseCode::NoError,
             ..
-        }))) => Lookup::NoSuchName,
-        Err(_) => Lookup::Failed,
+        }))) => Ok(Lookup::NoSuchName),
+        Err(error) => Err(why(&error)),
     }
 }
 
 /// What two families make: a failure of one is a failure, for its addresses
 /// would be missed.
-fn together(one: Lookup, other: Lookup) -> Lookup {
+fn together(one: Looked, other: Looked) -> Looked {
     use Lookup::{Failed, Found, NoSuchName};
-    match (one, other) {
+    Ok(match (one?, other?) {
         (Failed, _) | (_, Failed) => Failed,
         (NoSuchName, other) => other,
         (one, NoSuchName) => one,
         (Found { addresses, ttl }, Found { addresses: more, ttl: other }) => {
             Found { addresses: [addresses, more].concat(), ttl: ttl.min(other) }
         }
-    }
+    })
 }
 
 #[cfg(test)]
@@ -118,10 +193,68 @@ mod tests {
             (found(1, 60), Lookup::NoSuchName, found(1, 60)),
             (Lookup::NoSuchName, found(1, 60), found(1, 60)),
             (found(1, 60), found(2, 5), both),
-            (found(1, 60), Lookup::Failed, Lookup::Failed),
             (Lookup::NoSuchName, Lookup::NoSuchName, Lookup::NoSuchName),
         ] {
-            assert_eq!(together(one, other), expected);
+            assert_eq!(together(Ok(one), Ok(other)), Ok(expected));
         }
+        let failure = || Err("SERVFAIL".to_owned());
+        assert_eq!(together(Ok(found(1, 60)), failure()), failure());
+        assert_eq!(together(failure(), Ok(Lookup::NoSuchName)), failure());
+    }
+
+    /// A server that says what `reply` makes of a query, after a while.
+    async fn server(wait: Duration, reply: fn(&mut [u8])) -> SocketAddr {
+        let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        tokio::spawn(async move {
+            let socket = std::sync::Arc::new(socket);
+            let mut octets = [0; 1500];
+            while let Ok((length, from)) = socket.recv_from(&mut octets).await {
+                let (socket, mut octets) = (std::sync::Arc::clone(&socket), octets[..length].to_vec());
+                tokio::spawn(async move {
+                    tokio::time::sleep(wait).await;
+                    octets[2] |= 0x80; // a response
+                    reply(&mut octets);
+                    socket.send_to(&octets, from).await
+                });
+            }
+        });
+        address
+    }
+
+    #[tokio::test]
+    async fn why_a_lookup_failed_is_told_and_a_slow_server_is_waited_for() {
+        let now = Duration::ZERO;
+        for (wait, reply, failure) in [
+            (now, (|octets| octets[3] |= 2) as fn(&mut [u8]), Some("SERVFAIL")),
+            (now, |octets| octets[3] |= 5, Some("REFUSED")),
+            (Duration::from_secs(3), |octets| octets[3] |= 3, None),
+            (Duration::from_secs(60), |_| {}, Some(NO_ANSWER)),
+        ] {
+            let resolver = Resolver::new(&[server(wait, reply).await]).unwrap();
+            let began = Instant::now();
+            let found = resolver.lookup("web.example.net").await;
+            assert_eq!(found.failure.as_deref(), failure);
+            assert!(began.elapsed() < LOOKUP + Duration::from_secs(1));
+        }
+    }
+
+    #[test]
+    fn addresses_of_a_name_are_sifted_as_written_ones_are() {
+        let of = |addresses: Vec<IpAddr>| sift(Ok(Lookup::Found { addresses, ttl: Duration::from_secs(60) }));
+        let unfit = ["0.0.0.0", "::", "224.0.0.1", "ff02::1", "255.255.255.255", "240.0.0.1", "169.254.0.1"];
+        for text in unfit.into_iter().chain(["fe80::1", "::ffff:192.0.2.1"]) {
+            let address: IpAddr = text.parse().unwrap();
+            let found = of(vec![address]);
+            assert_eq!(found.lookup, Lookup::Failed, "{text}");
+            assert!(found.failure.is_some() && found.left_out.unwrap().starts_with(&address.to_string()));
+            let found = of(vec![address, [192, 0, 2, 1].into()]);
+            let ttl = Duration::from_secs(60);
+            assert_eq!(found.lookup, Lookup::Found { addresses: vec![[192, 0, 2, 1].into()], ttl }, "{text}");
+        }
+        let many = of((0..=255).rev().map(|last| [192, 0, 2, last].into()).collect());
+        let Lookup::Found { addresses, .. } = many.lookup else { panic!("{:?}", many.lookup) };
+        assert_eq!((addresses.len(), addresses[0]), (MAX_ADDRESSES, [192, 0, 2, 0].into()));
+        assert_eq!(many.left_out.as_deref(), Some("all but the lowest 64 of 256"));
     }
 }

@@ -339,6 +339,19 @@ impl Lower<'_> {
                 self.gather.refuse(Spot::Value(place), kind, Some(help.into()));
                 continue;
             };
+            let why = match address.ip() {
+                _ if address.port() == 0 => Some("nothing listens at port 0"),
+                ip if ip.is_unspecified() => Some("it is the unspecified address"),
+                ip if ip.is_multicast() => Some("it is a multicast address"),
+                IpAddr::V4(ip) if ip.is_broadcast() => Some("it is the broadcast address"),
+                IpAddr::V4(_) | IpAddr::V6(_) => None,
+            };
+            if let Some(why) = why {
+                let kind = ProblemKind::NotAddress { value: brief(text), why: why.into() };
+                let help = "write a resolver's own address, such as `192.0.2.53`".to_owned();
+                self.gather.refuse(Spot::Value(place), kind, Some(help));
+                continue;
+            }
             match seen.iter().find(|(other, _)| *other == address) {
                 Some((_, first)) => self.listed_twice(place, *first, &format!("`{address}`")),
                 None => seen.push((address, place)),

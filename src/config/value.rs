@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use ipnet::IpNet;
+use crate::model::why_unfit;
 
 /// The longest TTL, in seconds (RFC 2181, section 8).
 pub const MAX_TTL: u32 = i32::MAX as u32;
@@ -312,23 +312,10 @@ pub fn endpoint_address(text: &str) -> Result<IpAddr, NoAddress> {
     {
         return Err(NoAddress::Unfit("it is an IPv4 address mapped into IPv6", Some(v4.to_string())));
     }
-    let unfit = [
-        ("0.0.0.0/8", "0.0.0.0/8 means \"this network\""),
-        ("224.0.0.0/4", "it is a multicast address"),
-        ("255.255.255.255/32", "it is the broadcast address"),
-        ("240.0.0.0/4", "240.0.0.0/4 is reserved"),
-        ("::/128", "it is the unspecified address"),
-        ("ff00::/8", "it is a multicast address"),
-        ("169.254.0.0/16", "a link-local address has meaning on one link only"),
-        ("fe80::/10", "a link-local address has meaning on one link only"),
-    ];
-    for (network, why) in unfit {
-        let network: IpNet = network.parse().expect("the table holds networks");
-        if network.contains(&address) {
-            return Err(NoAddress::Unfit(why, None));
-        }
+    match why_unfit(address) {
+        Some(why) => Err(NoAddress::Unfit(why, None)),
+        None => Ok(address),
     }
-    Ok(address)
 }
 
 #[cfg(test)]

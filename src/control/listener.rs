@@ -1,25 +1,28 @@
 //! The server's end of the socket.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
-use tokio::time::{sleep, timeout};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{Answer, MAX_LINE, Operator, Refusal, Request};
 
-/// So many clients at once; further ones are told so.
+/// So many clients at once; a further one takes the place of the longest silent
+/// one, and is refused if all of them are being answered.
 const CONNECTIONS: usize = 32;
 
 /// A client that says nothing for so long is let go.
@@ -32,6 +35,8 @@ const UNREAD: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Listener {
     path: PathBuf,
+    /// Device and inode of the socket's file.
+    file: (u64, u64),
     listener: UnixListener,
 }
 
@@ -52,40 +57,107 @@ impl Listener {
         fs::set_permissions(path, Permissions::from_mode(0o600))?;
         socket.listen(CONNECTIONS as i32)?;
         let listener = UnixListener::from_std(StdListener::from(OwnedFd::from(socket)))?;
-        Ok(Listener { path: path.to_owned(), listener })
+        let file = identity(path)?;
+        Ok(Listener { path: path.to_owned(), file, listener })
     }
 
     /// Lets `operator` answer all who come.
     pub async fn run<O: Operator>(self, operator: Arc<O>) -> Infallible {
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let clients = Arc::new(Mutex::new(Clients::default()));
         loop {
             let Ok((stream, _)) = self.listener.accept().await else {
                 sleep(Duration::from_millis(100)).await; // no descriptor left: others will end
                 continue;
             };
-            let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+            let Some(id) = clients.lock().place() else {
                 let why = format!("{CONNECTIONS} clients are connected already");
                 let refusal = line(&Answer::Refused(Refusal::new("busy", why)));
                 let _ = stream.try_write(refusal.as_bytes()); // a fresh socket has room for a line
                 continue;
             };
-            let operator = Arc::clone(&operator);
-            tokio::spawn(async move {
-                let _place = place;
-                converse(stream, &*operator).await;
-            });
+            let (operator, place) = (Arc::clone(&operator), Place { id, clients: Arc::clone(&clients) });
+            let task = tokio::spawn(async move { converse(stream, &*operator, &place).await });
+            if let Some(client) = clients.lock().known.get_mut(&id) {
+                client.task = Some(task.abort_handle());
+            }
         }
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path); // the next start would do it
+        // another server may have put its own there, in a directory made anew
+        if identity(&self.path).is_ok_and(|file| file == self.file) {
+            let _ = fs::remove_file(&self.path); // the next start would do it
+        }
+    }
+}
+
+/// Device and inode of what is at a path.
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    fs::symlink_metadata(path).map(|data| (data.dev(), data.ino()))
+}
+
+/// Who is connected.
+#[derive(Debug, Default)]
+struct Clients {
+    last: u64,
+    known: HashMap<u64, Client>,
+}
+
+#[derive(Debug)]
+struct Client {
+    /// None until it runs.
+    task: Option<AbortHandle>,
+    /// It has been answered before.
+    has_asked: bool,
+    /// Since when it says nothing; none while it is answered.
+    silent: Option<Instant>,
+}
+
+impl Clients {
+    /// A place for one more client; when all are taken, that of the longest
+    /// silent one, those that never asked anything first.
+    fn place(&mut self) -> Option<u64> {
+        if self.known.len() >= CONNECTIONS {
+            let silent = self.known.iter().filter_map(|(id, client)| {
+                Some((client.has_asked, client.silent?, *id)).filter(|_| client.task.is_some())
+            });
+            let (_, _, id) = silent.min()?;
+            if let Some(task) = self.known.remove(&id).and_then(|client| client.task) {
+                task.abort();
+            }
+        }
+        self.last += 1;
+        let fresh = Client { task: None, has_asked: false, silent: Some(Instant::now()) };
+        self.known.insert(self.last, fresh);
+        Some(self.last)
+    }
+}
+
+/// A client's place, given back when dropped.
+struct Place {
+    id: u64,
+    clients: Arc<Mutex<Clients>>,
+}
+
+impl Place {
+    fn note(&self, silent: Option<Instant>) {
+        if let Some(client) = self.clients.lock().known.get_mut(&self.id) {
+            client.has_asked |= silent.is_none();
+            client.silent = silent;
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.clients.lock().known.remove(&self.id);
     }
 }
 
 /// Answers one client until it goes, or is too slow.
-async fn converse(stream: UnixStream, operator: &impl Operator) {
+async fn converse(stream: UnixStream, operator: &impl Operator, place: &Place) {
     let by = user_at(&stream);
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
@@ -96,6 +168,7 @@ async fn converse(stream: UnixStream, operator: &impl Operator) {
             Ok(Ok(1..)) => {}
             _ => return,
         }
+        place.note(None);
         let too_long = octets.len() > MAX_LINE && !octets.ends_with(b"\n");
         let request = match too_long {
             true => Err(format!("a line has at most {MAX_LINE} octets")),
@@ -108,6 +181,7 @@ async fn converse(stream: UnixStream, operator: &impl Operator) {
         if !write(&mut writer, &answer).await || too_long {
             return;
         }
+        place.note(Some(Instant::now()));
     }
 }
 
@@ -146,6 +220,17 @@ fn name_of(user: u32, passwd: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_socket_that_another_server_put_there_stays() {
+        let path = std::env::temp_dir().join(format!("hale-listener-{}", std::process::id()));
+        let first = Listener::bind(&path).unwrap();
+        let second = Listener::bind(&path).unwrap();
+        drop(first);
+        assert!(path.exists());
+        drop(second);
+        assert!(!path.exists());
+    }
 
     #[test]
     fn a_user_is_found_by_number() {

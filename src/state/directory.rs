@@ -4,24 +4,35 @@ use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use parking_lot::Mutex;
+use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::{JOURNAL, format};
 use crate::health::Memory;
 use crate::moment;
+use crate::os::read_regular;
+
+/// The file whose lock is held.
+const LOCK: &str = "lock";
 
 /// So many files that could not be read are kept.
 const SET_ASIDE: usize = 3;
+
+/// A larger journal is none of ours.
+const MAX_JOURNAL: u64 = 1 << 30;
 
 /// A state directory that is this process's own while the value lives.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
-    _lock: File,
+    lock: Mutex<File>,
+    /// Tells when it was taken anew.
+    taken: watch::Sender<()>,
 }
 
 /// Why a directory can't be had.
@@ -82,34 +93,30 @@ pub fn candidates() -> Vec<PathBuf> {
 impl Directory {
     /// Makes the directory if it is missing, and takes its lock.
     pub fn open(path: &Path) -> Result<Directory, OpenError> {
-        let unusable = |error| OpenError::Unusable { path: path.to_owned(), error };
-        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(unusable)?;
-        let lock = path.join("lock");
-        let mut lock = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(lock)
-            .map_err(unusable)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => {
-                let mut text = String::new();
-                let pid = lock.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
-                return Err(OpenError::Held { path: path.to_owned(), pid });
-            }
-            Err(fs::TryLockError::Error(error)) => return Err(unusable(error)),
+        let lock = Mutex::new(take(path)?);
+        Ok(Directory { path: path.to_owned(), lock, taken: watch::Sender::new(()) })
+    }
+
+    /// Whether what is at the path is still what was taken: it may have been
+    /// removed, or replaced.
+    pub fn is_there(&self) -> bool {
+        let Ok(ours) = self.lock.lock().metadata() else { return true };
+        match fs::metadata(self.join(LOCK)) {
+            Ok(data) => (data.dev(), data.ino()) == (ours.dev(), ours.ino()),
+            Err(error) => error.kind() != io::ErrorKind::NotFound, // others show nothing
         }
-        // who holds it is for people; that nobody can read it is no reason to go without
-        let _ = lock.set_len(0).and_then(|()| lock.rewind());
-        let _ = writeln!(lock, "{}", std::process::id());
-        // a directory that can be read and not written would be found out later, and by fewer people
-        let trial = path.join("trial");
-        File::create(&trial).map_err(unusable)?;
-        let _ = fs::remove_file(trial);
-        Ok(Directory { path: path.to_owned(), _lock: lock })
+    }
+
+    /// Takes what is at the path now, made anew if need be.
+    pub fn retake(&self) -> Result<(), OpenError> {
+        *self.lock.lock() = take(&self.path)?;
+        self.taken.send_replace(());
+        Ok(())
+    }
+
+    /// Changes whenever it was taken anew.
+    pub fn taken(&self) -> watch::Receiver<()> {
+        self.taken.subscribe()
     }
 
     /// Where it is.
@@ -125,7 +132,7 @@ impl Directory {
     /// What a former run has left. What cannot be read is set aside and told.
     pub fn read(&self) -> Memory {
         let path = self.join(JOURNAL);
-        let octets = match fs::read(&path) {
+        let octets = match read_regular(&path, MAX_JOURNAL) {
             Ok(octets) => octets,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Memory::default(),
             Err(error) => {
@@ -181,6 +188,38 @@ impl Directory {
             let _ = fs::remove_file(self.path.join(name)); // it costs room, and nothing else
         }
     }
+}
+
+/// Makes the directory if it is missing, and takes its lock.
+fn take(path: &Path) -> Result<File, OpenError> {
+    let unusable = |error| OpenError::Unusable { path: path.to_owned(), error };
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(unusable)?;
+    let lock = path.join(LOCK);
+    let mut lock = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(lock)
+        .map_err(unusable)?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(fs::TryLockError::WouldBlock) => {
+            let mut text = String::new();
+            let pid = lock.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
+            return Err(OpenError::Held { path: path.to_owned(), pid });
+        }
+        Err(fs::TryLockError::Error(error)) => return Err(unusable(error)),
+    }
+    // who holds it is for people; that nobody can read it is no reason to go without
+    let _ = lock.set_len(0).and_then(|()| lock.rewind());
+    let _ = writeln!(lock, "{}", std::process::id());
+    // a directory that can be read and not written would be found out later, and by fewer people
+    let trial = path.join("trial");
+    File::create(&trial).map_err(unusable)?;
+    let _ = fs::remove_file(trial);
+    Ok(lock)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use super::{Directory, JOURNAL, format};
 use crate::health::{Memory, Record};
@@ -26,6 +26,9 @@ const SYNC_EVERY: Duration = Duration::from_secs(1);
 
 /// After an error the file is tried again so often.
 const RETRY_EVERY: Duration = Duration::from_secs(2);
+
+/// So often the directory is looked at: whether it is still ours.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// How much a file may grow beyond twice its size.
 const SLACK: u64 = 64 << 10;
@@ -122,6 +125,10 @@ struct Writer {
     retry_at: Option<Instant>,
     /// An error was told of, and its end was not.
     failing: bool,
+    /// When the directory is looked at next.
+    look_at: Instant,
+    /// The directory at the path isn't ours.
+    lost: bool,
 }
 
 impl Writer {
@@ -135,17 +142,16 @@ impl Writer {
             sync_at: None,
             retry_at: None,
             failing: false,
+            look_at: Instant::now() + LOOK_EVERY,
+            lost: false,
         }
     }
 
     fn run(mut self, inbox: &Receiver<Message>) {
         let mut lines = String::new();
         loop {
-            let due = [self.sync_at, self.retry_at].into_iter().flatten().min();
-            let first = match due {
-                Some(due) => inbox.recv_timeout(due.saturating_duration_since(Instant::now())),
-                None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            };
+            let due = [self.sync_at, self.retry_at].into_iter().flatten().fold(self.look_at, Instant::min);
+            let first = inbox.recv_timeout(due.saturating_duration_since(Instant::now()));
             let over = matches!(first, Err(RecvTimeoutError::Disconnected));
             for message in first.into_iter().chain(inbox.try_iter().take(1000)) {
                 match message {
@@ -159,6 +165,10 @@ impl Writer {
                     }
                 }
             }
+            if self.look_at <= Instant::now() {
+                self.look_at = Instant::now() + LOOK_EVERY;
+                self.look();
+            }
             self.append(&std::mem::take(&mut lines));
             if over || self.sync_at.is_some_and(|at| at <= Instant::now()) {
                 self.sync();
@@ -169,6 +179,34 @@ impl Writer {
             }
             if over {
                 return;
+            }
+        }
+    }
+
+    /// Notices when the directory was removed or replaced, and makes do with
+    /// what is there now.
+    fn look(&mut self) {
+        if self.directory.is_there() {
+            self.lost = false;
+            return;
+        }
+        let path = self.directory.path().display().to_string();
+        match self.directory.retake() {
+            Ok(()) => {
+                self.lost = false;
+                self.file = None;
+                warn!("the state directory {path} was removed or replaced; it is made anew from memory");
+                self.shared.wants_all.store(true, Ordering::Relaxed);
+            }
+            Err(error) => {
+                self.file = None;
+                if !std::mem::replace(&mut self.lost, true) {
+                    error!(
+                        "the state directory {path} was removed or replaced, and can't be taken anew: \
+                         {error}; this server goes on, but remembers nothing over a restart, and commands \
+                         may reach another one"
+                    );
+                }
             }
         }
     }
@@ -204,11 +242,18 @@ impl Writer {
 
     /// Writes a file beside the old one, and puts it in its place.
     fn rewrite(&mut self, memory: Memory) {
+        if self.lost {
+            return; // another server's file is not to be replaced
+        }
+        if !self.directory.is_there() {
+            self.look_at = Instant::now();
+            return;
+        }
         let text = format::head() + &memory.records().map(|record| format::line(&record)).collect::<String>();
         let beside = self.directory.join(&format!("{JOURNAL}.new"));
         let written: io::Result<File> = (|| {
-            let mut options = OpenOptions::new();
-            let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+            let _ = fs::remove_file(&beside); // whatever was left there, a link to elsewhere perhaps
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
             file.write_all(text.as_bytes())?;
             file.sync_data()?;
             fs::rename(&beside, self.directory.join(JOURNAL))?;

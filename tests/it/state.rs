@@ -147,3 +147,44 @@ fn a_journal_cut_off_or_changed_anywhere_is_opened_and_never_better_than_it_was(
     assert!(aside(&folder).len() <= 3, "{:?}", aside(&folder));
     assert!(!aside(&folder).is_empty());
 }
+
+#[test]
+fn a_directory_that_was_replaced_is_taken_anew_unless_another_server_holds_it() {
+    let folder = Folder::new();
+    let path = folder.join("state");
+    let ours = Directory::open(&path).unwrap();
+    let taken = ours.taken();
+    assert!(ours.is_there());
+    fs::remove_dir_all(&path).unwrap();
+    assert!(!ours.is_there());
+    ours.retake().unwrap();
+    assert!(ours.is_there() && taken.has_changed().unwrap());
+    fs::rename(&path, folder.join("moved")).unwrap();
+    let other = Directory::open(&path).unwrap();
+    assert!(!ours.is_there());
+    assert!(matches!(ours.retake(), Err(OpenError::Held { .. })));
+    drop(other);
+    ours.retake().unwrap();
+    assert!(ours.is_there());
+}
+
+#[test]
+fn a_journal_that_is_no_regular_file_is_set_aside() {
+    let folder = Folder::new();
+    let directory = open(&folder);
+    std::os::unix::fs::symlink("/dev/zero", directory.join("verdicts")).unwrap();
+    assert_eq!(directory.read(), Memory::default());
+    assert_eq!(aside(&folder).len(), 1);
+}
+
+#[test]
+fn a_link_beside_the_journal_is_not_followed() {
+    let folder = Folder::new();
+    let directory = Arc::new(open(&folder));
+    let elsewhere = folder.join("elsewhere");
+    fs::write(&elsewhere, "precious").unwrap();
+    std::os::unix::fs::symlink(&elsewhere, directory.join("verdicts.new")).unwrap();
+    Journal::begin(Arc::clone(&directory), Memory::default()).end();
+    assert_eq!(fs::read_to_string(elsewhere).unwrap(), "precious");
+    assert!(fs::symlink_metadata(directory.join("verdicts")).unwrap().is_file());
+}

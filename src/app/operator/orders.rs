@@ -32,10 +32,9 @@ pub(super) fn scope(model: &Model, text: &str) -> Result<Scope, Refusal> {
     let Some(endpoint) = endpoint else {
         return Ok(Scope { pool: Arc::clone(&declared.name), endpoint: None });
     };
-    match declared.endpoints.iter().find(|other| &*other.name == endpoint) {
-        Some(found) => {
-            Ok(Scope { pool: Arc::clone(&declared.name), endpoint: Some(Arc::clone(&found.name)) })
-        }
+    // all addresses of a host name are called by its own name
+    match declared.endpoints.iter().find(|other| other.is_called(endpoint)) {
+        Some(_) => Ok(Scope { pool: Arc::clone(&declared.name), endpoint: Some(endpoint.into()) }),
         None => {
             let help = meant(endpoint, declared.endpoints.iter().map(|other| &*other.name));
             Err(Refusal::new("unknown_endpoint", format!("pool {pool} has no endpoint `{endpoint}`{help}")))
@@ -79,6 +78,10 @@ pub(super) fn order(
     limit: Option<Duration>,
     now: Moment,
 ) -> Result<Done, Refusal> {
+    if limit.is_some_and(|limit| limit.is_zero()) {
+        let why = "an order for no time at all does nothing: `for_ms` is 1 or more, or left out".to_owned();
+        return Err(Refusal::new("bad_request", why));
+    }
     let scope = match what {
         What::Healthy | What::Unhealthy | What::Measured => endpoint_scope(engine.model(), of)?,
         What::Drain | What::Undrain | What::Enable | What::Disable => scope(engine.model(), of)?,

@@ -1,7 +1,7 @@
 //! What the whole configuration shows once it is known to be good: promises
 //! that the settings cannot keep, and what is taken and rarely meant.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -51,8 +51,9 @@ impl Lower<'_> {
                 self.lint_monitor(monitor, users, shape, Spot::Key(*place));
             }
         }
+        let alike = first_alike(&model.pools);
         for both in files.flat_map(|file| balancers(model, file)) {
-            self.lint_balancer(model, &both, pools);
+            self.lint_balancer(model, &both, pools, &alike);
         }
     }
 
@@ -108,7 +109,13 @@ impl Lower<'_> {
         }
     }
 
-    fn lint_balancer(&self, model: &Model, both: &Both<'_>, pools: &Definitions<'_, shape::Pool>) {
+    fn lint_balancer(
+        &self,
+        model: &Model,
+        both: &Both<'_>,
+        pools: &Definitions<'_, shape::Pool>,
+        alike: &[Option<usize>],
+    ) {
         let balancer = both.balancer;
         if !balancer.enabled {
             return;
@@ -135,9 +142,11 @@ impl Lower<'_> {
             let kind = ProblemKind::OneNetwork { pool: model.pool(only).name.to_string(), network };
             self.lint(Spot::Key(place), kind, "add endpoints, or a further pool, at another place");
         }
-        let twins = (available.iter().enumerate())
-            .flat_map(|(number, one)| available[..number].iter().map(move |other| (*other, *one)))
-            .find(|(one, other)| are_twins(model.pool(*one), model.pool(*other)));
+        let mut seen = HashMap::new();
+        let twins = available.iter().find_map(|id| {
+            let earlier = seen.insert(alike[id.0 as usize]?, *id)?;
+            Some((earlier, *id))
+        });
         if let Some((one, other)) = twins {
             let [one, other] = [one, other].map(|id| model.pool(id).name.to_string());
             let kind = ProblemKind::SameAddresses { one, other };
@@ -236,13 +245,25 @@ fn one_network(pool: &Pool) -> Option<String> {
     (of(true) <= 1 && of(false) <= 1).then(|| shown.join(" and "))
 }
 
-/// Whether two pools have the same addresses and are tested alike.
-fn are_twins(one: &Pool, other: &Pool) -> bool {
-    let addresses = |pool: &Pool| -> BTreeSet<IpAddr> {
-        pool.endpoints.iter().map(|endpoint| endpoint.address).collect()
+/// Of each pool the first one with the same addresses that is tested alike,
+/// itself perhaps; none of those whose addresses aren't known yet.
+fn first_alike(pools: &[Pool]) -> Vec<Option<usize>> {
+    let mut known: HashMap<Vec<IpAddr>, Vec<usize>> = HashMap::new();
+    let first = |(number, pool): (usize, &Pool)| {
+        if !pool.hosts.is_empty() {
+            return None;
+        }
+        let mut addresses: Vec<IpAddr> = pool.endpoints.iter().map(|endpoint| endpoint.address).collect();
+        addresses.sort();
+        addresses.dedup();
+        let firsts = known.entry(addresses).or_default();
+        let found = firsts.iter().copied().find(|first| pools[*first].tests == pool.tests);
+        Some(found.unwrap_or_else(|| {
+            firsts.push(number);
+            number
+        }))
     };
-    let known = one.hosts.is_empty() && other.hosts.is_empty();
-    known && one.tests == other.tests && addresses(one) == addresses(other)
+    pools.iter().enumerate().map(first).collect()
 }
 
 /// A time in seconds, to a tenth above it.

@@ -142,7 +142,8 @@ impl Lower<'_> {
             }
         };
         let worst = timeout * (u32::from(retries) + 1);
-        if let Some(place) = place.filter(|_| worst > interval) {
+        let is_probed = !matches!(check, Check::Push | Check::Static(_));
+        if let Some(place) = place.filter(|_| is_probed && worst > interval) {
             self.gather.warn(
                 Spot::Key(place),
                 ProblemKind::ProbeLonger { worst: value::show(worst), interval: value::show(interval) },
@@ -241,10 +242,17 @@ impl Lower<'_> {
         let mut source = Source::default();
         for item in field.get().map(|list| &list.0[..]).unwrap_or_default() {
             let Some((text, place)) = self.text(item) else { continue };
-            let twice = match text.parse() {
+            let unfit = |address: IpAddr| match address {
+                IpAddr::V4(v4) => v4.is_broadcast() || v4.is_multicast(),
+                IpAddr::V6(v6) => v6.is_multicast() || v6.to_ipv4_mapped().is_some(),
+            };
+            let twice = match text.parse::<IpAddr>().map_err(drop).and_then(|address| match unfit(address) {
+                true => Err(()),
+                false => Ok(address),
+            }) {
                 Ok(IpAddr::V4(address)) => source.ipv4.replace(address).is_some(),
                 Ok(IpAddr::V6(address)) => source.ipv6.replace(address).is_some(),
-                Err(_) => {
+                Err(()) => {
                     let why = "probes leave from an address of this machine".into();
                     let kind = ProblemKind::NotAddress { value: text.into(), why };
                     let help = "write one such as `192.0.2.1`, or one of each family".to_owned();

@@ -129,6 +129,7 @@ impl Lower<'_> {
             }
             "." | ".." => "it is a directory",
             text if text.contains('/') && !text.starts_with('/') => "a path begins with `/`",
+            text if text.starts_with('/') && is_other_file(text) => "it is no file of a namespace",
             text if text.contains(odd) => "there is white space in it",
             text => return Some(text.into()),
         };
@@ -374,4 +375,10 @@ fn region_meant(text: &str) -> Option<String> {
     }
     let code = REGIONS.iter().find(|code| code.eq_ignore_ascii_case(text) && **code != text)?;
     Some(format!("write `{code}`"))
+}
+
+/// Whether something else than a namespace's file is there: a device, a pipe
+/// or a directory. What is missing may come later.
+fn is_other_file(path: &str) -> bool {
+    std::fs::metadata(path).is_ok_and(|data| !data.is_file())
 }

@@ -10,6 +10,9 @@ use crate::model::{Check, TcpCheck};
 impl Lower<'_> {
     pub(super) fn tcp_check(&self, shape: &shape::Monitor) -> Check {
         let expect = self.octets(&shape.expect);
+        if let Some(("", place)) = self.text(&shape.expect) {
+            self.empty_text(place, "a text of 1 to 10240 octets");
+        }
         if let (Some(octets), Some(place)) = (&expect, shape.expect.place())
             && octets.len() > TcpCheck::EXPECTED_WITHIN
         {

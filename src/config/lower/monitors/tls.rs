@@ -15,6 +15,10 @@ use crate::config::problem::ProblemKind;
 use crate::config::reader::{Field, Scalar, brief};
 use crate::config::{shape, value};
 use crate::model::{Check, ClientIdentity, TlsCheck, TlsSession};
+use crate::os::read_regular;
+
+/// The largest file of certificates or of a key that is read.
+const MAX_PEM: u64 = 1 << 20;
 
 impl Lower<'_> {
     pub(super) fn tls_check(&self, shape: &shape::Monitor) -> Check {
@@ -51,7 +55,7 @@ impl Lower<'_> {
             self.gather.refuse(Spot::Value(place), ProblemKind::CaFile { path, why }, Some(help.into()));
             None
         };
-        match std::fs::read(beside(self.gather, place, text)) {
+        match read_regular(&beside(self.gather, place, text), MAX_PEM) {
             Err(error) => refuse(format!("can't be read: {error}")),
             Ok(pem) => match usable_roots(&pem) {
                 Err(why) => refuse(format!("holds no trusted roots: {why}")),
@@ -142,7 +146,8 @@ impl Lower<'_> {
         read: impl FnOnce(&[u8]) -> Result<T, String>,
     ) -> Option<(Arc<[u8]>, T, Place)> {
         let (text, place) = named.filter(|(text, _)| !text.is_empty())?;
-        let octets = std::fs::read(beside(self.gather, place, text)).map_err(|error| error.to_string());
+        let octets =
+            read_regular(&beside(self.gather, place, text), MAX_PEM).map_err(|error| error.to_string());
         match octets.and_then(|pem| Ok((read(&pem)?, pem))) {
             Ok((found, pem)) => Some((pem.into(), found, place)),
             Err(why) => {
