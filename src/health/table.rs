@@ -403,6 +403,12 @@ impl Table {
         self.doubts.get(vantage.0 as usize)?.suspect_since()
     }
 
+    /// Whether what fell at a vantage may be held: it doubts itself, or did a
+    /// moment ago.
+    pub fn holds(&self, vantage: VantageId, now: Moment) -> bool {
+        self.doubts[vantage.0 as usize].holds(&self.model.doubt, now).is_some()
+    }
+
     /// All that is to be remembered.
     pub fn memory(&self) -> Memory {
         // what no endpoint has taken up yet may still be wanted: its address isn't known

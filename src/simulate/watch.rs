@@ -209,7 +209,7 @@ impl Watch {
         let declared = model.pool(pool);
         let vantages = &declared.viewpoints.vantages;
         let elsewhere = |id: &VantageId| model.vantage(*id).reach == Reach::Remote;
-        let doubting = |id: &VantageId| table.doubts_since(*id).is_some();
+        let doubting = |id: &VantageId| table.holds(*id, now);
         if vantages.iter().any(|id| elsewhere(id) || doubting(id)) {
             return Ok(());
         }
