@@ -557,7 +557,7 @@ impl Life {
         self.note();
         let ended = self.drive.now();
         let before = held(&self.drive);
-        let sure = sure(&self.drive);
+        let sure = sure_of(&self.drive);
         let left = self.left(ended)?;
         let pause = match self.world.dice.below(10) {
             0..=6 => self.world.dice.seconds(0..=30),
@@ -598,6 +598,7 @@ impl Life {
             return Err("a restart forgot what operators said, or made it up".into());
         }
         let model = Arc::clone(self.drive.engine.model());
+        let sure_now = sure_of(&self.drive);
         for (scope, verdict) in held(&self.drive) {
             let pool = model.pool(model.pool_named(&scope.pool).expect("a pool of the model"));
             let same_clock = step == 0 && !self.set_back || CLOCKS_MAY_STEP;
@@ -614,7 +615,9 @@ impl Life {
             let stood = before.get(&scope).copied();
             let moved = stood.is_some_and(|stood| stood != verdict && stood != Verdict::Unknown);
             let stale_by_now = verdict == Verdict::Unknown && pool.rules.stale_after <= silence;
-            if sure.contains(&scope) && moved && !stale_by_now {
+            // who was silent for too long by now doesn't outvote the others any more
+            let all_speak = sure.contains(&scope) && sure_now.contains(&scope);
+            if all_speak && moved && !stale_by_now {
                 return Err(format!("a restart made {scope} {verdict} from {stood:?}"));
             }
         }
@@ -847,7 +850,7 @@ fn held(drive: &Drive) -> BTreeMap<Scope, Verdict> {
 
 /// The endpoints on which every vantage reports, here and without doubt: what
 /// others report is theirs to remember, and doubt begins anew.
-fn sure(drive: &Drive) -> BTreeSet<Scope> {
+fn sure_of(drive: &Drive) -> BTreeSet<Scope> {
     let (model, table) = (drive.engine.model(), drive.engine.table());
     let mut all = BTreeSet::new();
     for (pool, id) in model.pools.iter().zip(0..) {
