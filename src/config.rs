@@ -37,6 +37,7 @@ pub use problem::{Also, Excerpt, Problem, ProblemKind, Report, Severity};
 
 use crate::model::Model;
 use crate::simulate::Script;
+use crate::timing::StartUps;
 use place::{Gather, Source, Span};
 
 /// Files above it are not read.
@@ -138,12 +139,21 @@ pub fn load(paths: &[PathBuf]) -> Result<Loaded, Report> {
     assemble(files, paths.first().map(PathBuf::as_path), gather)
 }
 
+/// As [`load`]; lints know what was seen before, too. `past` gives that, by the
+/// settings that the files have.
+pub fn load_knowing(paths: &[PathBuf], past: &dyn Fn(&Settings) -> StartUps) -> Result<Loaded, Report> {
+    let gather = Gather::default();
+    let files = find::read_all(paths, MAX_FILE, &gather);
+    taken(put_together(files, paths.first().map(PathBuf::as_path), gather, past))
+}
+
 /// As [`load`], but promises that the settings can't keep refuse nothing: they
 /// come beside what was loaded.
 pub fn load_promising(paths: &[PathBuf]) -> Result<(Loaded, Option<Report>), Report> {
     let gather = Gather::default();
     let files = find::read_all(paths, MAX_FILE, &gather);
-    let (mut loaded, report) = put_together(files, paths.first().map(PathBuf::as_path), gather);
+    let first = paths.first().map(PathBuf::as_path);
+    let (mut loaded, report) = put_together(files, first, gather, &nothing);
     let mut errors = report.problems.iter().filter(|problem| problem.severity == Severity::Error);
     let missed = |problem: &Problem| matches!(problem.kind, ProblemKind::SloMissed { .. });
     match (report.has_errors(), errors.all(missed)) {
@@ -191,7 +201,15 @@ pub fn load_scenario(path: &Path, given: &[PathBuf]) -> Result<Script, Report> {
 }
 
 fn assemble(files: Vec<(PathBuf, Vec<u8>)>, first: Option<&Path>, gather: Gather) -> Result<Loaded, Report> {
-    let (mut loaded, report) = put_together(files, first, gather);
+    taken(put_together(files, first, gather, &nothing))
+}
+
+/// No past is known.
+fn nothing(_: &Settings) -> StartUps {
+    StartUps::new()
+}
+
+fn taken((mut loaded, report): (Loaded, Report)) -> Result<Loaded, Report> {
     if report.has_errors() {
         return Err(report);
     }
@@ -204,6 +222,7 @@ fn put_together(
     files: Vec<(PathBuf, Vec<u8>)>,
     first: Option<&Path>,
     mut gather: Gather,
+    past: &dyn Fn(&Settings) -> StartUps,
 ) -> (Loaded, Report) {
     let paths: Vec<PathBuf> = files.iter().map(|(path, _)| path.clone()).collect();
     let mut nodes = Vec::new();
@@ -220,7 +239,7 @@ fn put_together(
     if unread {
         gather.set_partial();
     }
-    let (settings, model) = lower::lower(&shapes, &gather);
+    let (settings, model) = lower::lower(&shapes, &gather, past);
     // What couldn't be read may hold the zone.
     let zoneless = |shape: &reader::Field<shape::File>| {
         shape.get().is_some_and(|file| {

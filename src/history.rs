@@ -6,6 +6,8 @@
 //! of its last event, and the oldest of those are removed. A line that a crash
 //! cut short is left out when the files are read.
 
+mod start_ups;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
@@ -21,6 +23,8 @@ use std::time::{Duration, Instant, SystemTime};
 use tracing::warn;
 
 use crate::events::{Event, Kind, NewHealth, ProbeRecord};
+
+pub use start_ups::start_ups;
 
 /// The file that is written.
 const CURRENT: &str = "events.jsonl";

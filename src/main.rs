@@ -473,7 +473,12 @@ fn serve(
 }
 
 fn check(paths: &[PathBuf], json: bool, strict: bool) -> ExitCode {
-    let (report, summary) = match config::load(paths) {
+    // a state directory that isn't there, or can't be read, has nothing to tell
+    let past = |settings: &config::Settings| {
+        let folder = settings.state_dir.as_deref().map(history::folder);
+        folder.and_then(|folder| history::start_ups(&folder).ok()).unwrap_or_default()
+    };
+    let (report, summary) = match config::load_knowing(paths, &past) {
         Ok(loaded) => (loaded.lint_report(), summary(&loaded)),
         Err(report) => {
             let summary = error_count(&report, paths);

@@ -12,7 +12,7 @@
 //!
 //! Knows no verdicts and no history: the same settings give the same figures.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Add;
 use std::sync::Arc;
 use std::time::Duration;
@@ -685,6 +685,17 @@ fn starting(monitor: &Monitor, period: Duration) -> Span {
         worst: run.min(over) + interval / 10,
     }
 }
+
+/// How endpoints of one pool were seen to come back after a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StartUp {
+    pub times: u32,
+    /// The median of how long they were out.
+    pub typical: Duration,
+}
+
+/// By the names of pools.
+pub type StartUps = BTreeMap<String, StartUp>;
 
 /// Whether an endpoint that was seen to take so long to start is taken out
 /// while it starts: its run of failures is over before.

@@ -35,6 +35,7 @@ use super::problem::ProblemKind;
 use super::reader::{Field, Named, OneOrMany, Scalar, brief};
 use super::{LogFormat, Settings, shape, value, words};
 use crate::model::{Member, Model, Reach, WhenUnavailable};
+use crate::timing::StartUps;
 use dependencies::Needs;
 use pools::Known;
 
@@ -46,7 +47,11 @@ const USUAL_MAX_PROBES: u32 = 10_000;
 const MAX_GUESSES: u32 = 200;
 
 /// Makes the model of all files together; it counts only without problems.
-pub fn lower(files: &[Field<shape::File>], gather: &Gather) -> (Settings, Model) {
+pub fn lower(
+    files: &[Field<shape::File>],
+    gather: &Gather,
+    past: &dyn Fn(&Settings) -> StartUps,
+) -> (Settings, Model) {
     let torn = |file: &Field<shape::File>| file.place().is_some_and(|place| gather.is_torn(place));
     let whole = !gather.is_partial() && !files.iter().any(torn);
     let lower = Lower { gather, whole, allow_exec: false, guesses: Cell::new(0) };
@@ -89,7 +94,10 @@ pub fn lower(files: &[Field<shape::File>], gather: &Gather) -> (Settings, Model)
     }
     let defined = Defined { monitors, groups, pools, vantages };
     lower.unused(&model, &defined, server);
-    lower.lints(&model, given(), &defined.monitors, &defined.pools);
+    if !gather.has_errors() {
+        let known = (&defined.monitors, &defined.pools);
+        lower.lints(&model, given(), known, &past(&settings));
+    }
     (settings, model)
 }
 

@@ -272,6 +272,7 @@ kinds! {
     one_network: OneNetwork { pool: String, network: String } => "all endpoints of the pool `{pool}` are in {network}, and `default_pools` has no other pool: one failure of that network takes all of them";
     same_addresses: SameAddresses { one: String, other: String } => "the pools `{one}` and `{other}` have the same addresses and monitors: when one fails, so does the other";
     short_start_period: ShortStartPeriod { period: String, run: String } => "the start period of {period} is over before a run of passes is, which takes {run}: then a single outcome decides";
+    quicker_than_start: QuickerThanStart { name: String, pool: String, times: u32, start_up: String } => "endpoints of pool `{pool}` came back by themselves {times} times, typically after {start_up}; the monitor `{name}` takes them out sooner than that";
     unknown_lint: UnknownLint { id: String } => "there is no lint `{id}` to allow";
     alias_target: AliasTarget { target: String, rtype: String } => "the {rtype} record points to {target}, which is a CNAME";
 }

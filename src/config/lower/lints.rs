@@ -13,7 +13,7 @@ use super::super::reader::Field;
 use super::super::{shape, value};
 use super::{Definitions, Lower};
 use crate::model::{Check, HttpCheck, LoadBalancer, Model, Monitor, Name, Pool, PoolId};
-use crate::timing::{self, Timing};
+use crate::timing::{self, StartUps, Timing};
 
 /// Up to here a TTL is usual, however quickly a failure is seen.
 const USUAL_TTL: Duration = Duration::from_secs(30);
@@ -28,18 +28,15 @@ struct Both<'a> {
 }
 
 impl Lower<'_> {
-    /// Looks at everything together; with an error around it may not be what
-    /// is meant.
+    /// Looks at everything together: only without errors, for with one around it
+    /// may not be what is meant.
     pub(super) fn lints<'f>(
         &self,
         model: &Model,
         files: impl Iterator<Item = &'f shape::File>,
-        monitors: &Definitions<'_, shape::Monitor>,
-        pools: &Definitions<'_, shape::Pool>,
+        (monitors, pools): (&Definitions<'_, shape::Monitor>, &Definitions<'_, shape::Pool>),
+        start_ups: &StartUps,
     ) {
-        if self.gather.has_errors() {
-            return;
-        }
         let mut users: Vec<Vec<&Pool>> = vec![Vec::new(); model.monitors.len()];
         for pool in &model.pools {
             for member in &pool.tests.members {
@@ -49,6 +46,7 @@ impl Lower<'_> {
         for ((monitor, users), (_, field)) in model.monitors.iter().zip(&users).zip(&monitors.sorted) {
             if let Field::Given(place, shape) = field {
                 self.lint_monitor(monitor, users, shape, Spot::Key(*place));
+                self.lint_start_up(monitor, users, shape, Spot::Key(*place), start_ups);
             }
         }
         let alike = first_alike(&model.pools);
@@ -107,6 +105,34 @@ impl Lower<'_> {
             let help = format!("write at least `{}`: `interval` × `consecutive_up`", value::show(run));
             self.lint(Spot::Value(place), kind, help);
         }
+    }
+
+    /// What was seen of its endpoints before.
+    fn lint_start_up(
+        &self,
+        monitor: &Monitor,
+        users: &[&Pool],
+        shape: &shape::Monitor,
+        key: Spot,
+        start_ups: &StartUps,
+    ) {
+        let seen = users.iter().filter_map(|pool| Some((pool, start_ups.get(&*pool.name)?)));
+        let Some((pool, seen)) = seen.max_by_key(|(_, seen)| seen.typical) else { return };
+        if !timing::is_too_quick_for(monitor, seen.typical) {
+            return;
+        }
+        let kind = ProblemKind::QuickerThanStart {
+            name: monitor.name.to_string(),
+            pool: pool.name.to_string(),
+            times: seen.times,
+            start_up: value::show(Duration::from_secs(seen.typical.as_secs_f64().round() as u64)),
+        };
+        let place = shape.consecutive_down.place().or(shape.interval.place());
+        self.lint(
+            place.map_or(key, Spot::Value),
+            kind,
+            "let it fail for longer before it is out (`consecutive_down`, `interval`), or `hale drain` an endpoint before it is restarted",
+        );
     }
 
     fn lint_balancer(

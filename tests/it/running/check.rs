@@ -1,6 +1,7 @@
 //! `check`, and what `serve` says of a bad configuration.
 
 use super::fixed;
+use crate::events::Bench;
 use crate::support::folder::Folder;
 use crate::support::hale::run;
 
@@ -67,4 +68,41 @@ fn serve_of_a_bad_configuration_prints_what_check_prints_and_exits_1() {
     assert_eq!((served.code(), &*served.out), (Some(1), ""));
     assert!(served.log.contains("a.yaml:3:1"), "{}", served.log);
     assert_eq!(served.log, checked.out);
+}
+
+/// The history of a pool `eu` with an endpoint that was out so often.
+fn outages(times: u64) -> String {
+    let mut bench = Bench::new(2, "web");
+    for turn in 0..5 + 6 * times {
+        let is_out = turn > 2 && (turn - 3) % 6 < 4;
+        bench.probe(11_000 * turn, |endpoint| endpoint != "e2" || !is_out);
+    }
+    bench.events.iter().map(|event| event.line() + "\n").collect()
+}
+
+#[test]
+fn a_start_that_takes_longer_than_the_run_of_failures_is_told_from_the_history() {
+    let folder = Folder::new();
+    let configuration = |down: u32| {
+        format!(
+            "server: {{ state_dir: {} }}\n\
+             monitors:\n  web: {{ type: tcp, port: 81, interval: 10s, recheck_interval: off,\n    consecutive_down: {down} }}\n\
+             pools: {{ eu: {{ monitor: web, endpoints: [ {{ name: e2, address: 192.0.2.2 }} ] }} }}\n\
+             zone: example.com\nrecords: {{ '': {{ type: NS, value: ns.example.net. }} }}\n\
+             load_balancers: {{ www: {{ default_pools: [eu], when_unavailable: nodata }} }}\n",
+            folder.path().display()
+        )
+    };
+    std::fs::create_dir(folder.join("history")).unwrap();
+    for (times, down, told) in [(2, 3, false), (3, 3, true), (3, 5, false)] {
+        folder.write("history/events.jsonl", &outages(times));
+        folder.write("a.yaml", &configuration(down));
+        let ended = run(["check", folder.join("a.yaml").to_str().unwrap()]);
+        assert_eq!(ended.code(), Some(0), "{}", ended.out);
+        let lint = "a.yaml:4:23: warning[quicker_than_start]: endpoints of pool `eu` came back by themselves 3 times, typically after 44s; the monitor `web` takes them out sooner than that";
+        assert_eq!(ended.out.contains(lint), told, "{times} {down}: {}", ended.out);
+    }
+    std::fs::remove_dir_all(folder.join("history")).unwrap();
+    let ended = run(["check", "--strict", folder.join("a.yaml").to_str().unwrap()]);
+    assert_eq!(ended.code(), Some(0), "no history is no matter: {}", ended.out);
 }
