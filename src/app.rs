@@ -17,6 +17,7 @@ mod lookups;
 mod operator;
 pub mod rehearse;
 mod reload;
+mod threads;
 pub mod timing;
 
 use std::collections::HashMap;
@@ -27,7 +28,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, sleep_until};
@@ -54,6 +55,7 @@ use crate::state::{self, Directory, Journal, OpenError};
 use crate::telemetry;
 
 use operator::Desk;
+use threads::{Places, Threads};
 
 pub use limits::raise_open_files;
 pub use operator::tasks_of;
@@ -110,7 +112,7 @@ pub struct Running {
     reloads: mpsc::Receiver<reload::Request>,
     /// The engine ends when it is gone.
     stop: watch::Sender<()>,
-    probes: ProbeThreads,
+    threads: Threads,
 }
 
 /// Hands events and questions to the engine of a running server.
@@ -182,9 +184,6 @@ impl StateAt {
     }
 }
 
-/// At the end probes are given up, and waited for so long at most.
-const PROBES_END: Duration = Duration::from_millis(300);
-
 /// Snapshots that readers still held are looked at again after so long.
 const TIDY_EVERY: Duration = Duration::from_millis(500);
 
@@ -246,13 +245,7 @@ pub async fn start_with(
         engine.recall(std::mem::take(&mut memory), now.before(settings.state_max_age), now);
     }
     engine.handle(Event::Reload(Prepared::new(Arc::clone(&loaded.model))), clock.now());
-    let probes = Builder::new_multi_thread()
-        .worker_threads(std::thread::available_parallelism().map_or(1, |cores| cores.get().min(4)))
-        .thread_name("probe")
-        .enable_all()
-        .build()
-        .map_err(StartError::Threads)?;
-    let probes = ProbeThreads(Some(probes)); // at once: the start may fail or be given up
+    let threads = Threads::start().map_err(StartError::Threads)?; // ends with a start that fails
 
     let journal = directory.as_ref().map(|directory| {
         // nobody has looked yet: what is held was vouched for by the former run
@@ -272,7 +265,7 @@ pub async fn start_with(
         control: control.clone(),
         clock,
         prober: Arc::clone(&prober),
-        probes: probes.handle(),
+        probes: threads.probes(),
         reloads,
         places: Desk::places(),
     };
@@ -284,7 +277,7 @@ pub async fn start_with(
         asked,
         events,
         prober,
-        probes: probes.handle(),
+        probes: threads.probes(),
         running: HashMap::new(),
         lookups: Arc::new(Lookups::new(&settings.resolvers)),
         step: 0,
@@ -298,7 +291,7 @@ pub async fn start_with(
         vouched,
         alive_at: None,
     };
-    let engine = tokio::spawn(task.run());
+    let engine = threads.engine().spawn(task.run());
     let desk = directory.and_then(|directory| open_desk(desk, &directory));
 
     info!(targets = targets(&loaded.model), "first round of probes");
@@ -313,7 +306,7 @@ pub async fn start_with(
     for address in server.addresses() {
         info!(zones = loaded.model.zones.len(), "serving on {address} (UDP and TCP)");
     }
-    Ok(Running { server, control, engine, desk, reloads: wanted_reloads, stop, probes })
+    Ok(Running { server, control, engine, desk, reloads: wanted_reloads, stop, threads })
 }
 
 /// Lets operators ask at the directory's socket, if there can be one.
@@ -374,7 +367,7 @@ impl Running {
 
     /// Answers what has arrived, then ends; gives the last count.
     pub async fn stop(self) -> serve::Totals {
-        let Running { server, engine, desk, stop, probes, .. } = self;
+        let Running { server, engine, desk, stop, threads, .. } = self;
         if let Some(desk) = desk {
             desk.abort(); // its socket's file goes with it
         }
@@ -383,34 +376,8 @@ impl Running {
         if !engine.is_finished() {
             let _ = engine.await; // if it has panicked that was said already
         }
-        let _ = tokio::task::spawn_blocking(|| probes.give_up()).await;
+        let _ = tokio::task::spawn_blocking(|| threads.give_up()).await;
         totals
-    }
-}
-
-/// The threads that probe; they end with this value, and nobody waits for the
-/// results of their last probes.
-struct ProbeThreads(Option<Runtime>);
-
-impl ProbeThreads {
-    fn handle(&self) -> Handle {
-        self.0.as_ref().expect("taken only by its end").handle().clone()
-    }
-
-    /// Waits until no probe is left, and no program of one; but not for a
-    /// resolver that hangs.
-    fn give_up(mut self) {
-        if let Some(runtime) = self.0.take() {
-            runtime.shutdown_timeout(PROBES_END);
-        }
-    }
-}
-
-impl Drop for ProbeThreads {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background(); // a runtime may not end inside another by itself
-        }
     }
 }
 
@@ -438,7 +405,7 @@ struct EngineTask {
     asked: mpsc::UnboundedReceiver<Question>,
     events: mpsc::UnboundedSender<Event>,
     prober: Arc<Prober>,
-    probes: Handle,
+    probes: Places,
     /// The probes on their way.
     running: HashMap<TargetId, AbortHandle>,
     lookups: Arc<Lookups>,
@@ -537,7 +504,7 @@ impl EngineTask {
                 Effect::Probe { target, task } => {
                     let prober = Arc::clone(&self.prober);
                     let report = Report { target, events: self.events.clone(), outcome: None };
-                    let probe = self.probes.spawn(async move {
+                    let probe = self.probes.of(&task.monitor.check).spawn(async move {
                         let mut report = report;
                         let outcome = prober.run(&task).await;
                         telemetry::tell_probe(&task, &outcome);

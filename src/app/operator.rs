@@ -8,12 +8,12 @@ mod why;
 
 use std::sync::Arc;
 
-use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{Duration, sleep};
 
 use super::Control;
 use super::reload::Request as ReloadRequest;
+use super::threads::Places;
 use crate::clock::Clock;
 use crate::control::{Answer, Done, Operator, Refusal, Request, view};
 use crate::engine::{self, Engine};
@@ -30,7 +30,7 @@ pub(super) struct Desk {
     pub control: Control,
     pub clock: Clock,
     pub prober: Arc<Prober>,
-    pub probes: Handle,
+    pub probes: Places,
     pub reloads: mpsc::Sender<ReloadRequest>,
     pub places: Arc<Semaphore>,
 }
@@ -84,7 +84,7 @@ impl Desk {
         let mut running = Vec::with_capacity(tasks.len());
         for task in tasks {
             let (prober, places, clock) = (Arc::clone(&self.prober), Arc::clone(&self.places), self.clock);
-            running.push(self.probes.spawn(async move {
+            running.push(self.probes.of(&task.monitor.check).spawn(async move {
                 let _place = places.acquire().await;
                 let outcome = prober.run(&task).await;
                 view::Probed::of(&task, &outcome, clock.now())

@@ -42,22 +42,6 @@ const PUSH_INTERVAL: Duration = Duration::from_millis(2500);
 /// Longer than a world lasts.
 const HOURS: Duration = Duration::from_secs(7200);
 
-// What the engine is known to do otherwise than it should. Each is looked at
-// from the day on which it is true.
-
-/// An agent's wish ends with its monitor.
-const WISHES_END: bool = true;
-/// Verdicts outlive a restart after which the clock is another.
-const CLOCKS_MAY_STEP: bool = false;
-/// An ejection ends though the clock was set back, or the rule is gone.
-const EJECTIONS_END: bool = true;
-/// A vantage doubts itself for nothing that isn't tested any more.
-const DOUBT_FORGETS: bool = true;
-/// Who reports by itself is not overdue after a restart.
-const PUSHES_OUTLIVE: bool = true;
-/// What is written down anew at a start keeps what hangs on host names.
-const REWRITES_KEEP_HOSTS: bool = true;
-
 /// A way in which a world is broken on purpose, to see that it is noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
@@ -255,8 +239,6 @@ struct Life {
     began: Moment,
     /// By how many milliseconds the clock was set since it began.
     step: i64,
-    /// Some process began at an earlier time than the one before ended.
-    set_back: bool,
 }
 
 impl Life {
@@ -288,7 +270,6 @@ impl Life {
             push_at: START,
             began: START,
             step: 0,
-            set_back: false,
         }
     }
 
@@ -570,7 +551,6 @@ impl Life {
             Ok(forward) => ended + pause + Duration::from_millis(forward),
             Err(_) => (ended + pause).before(Duration::from_millis(step.unsigned_abs())),
         };
-        self.set_back |= now < ended;
         let alive = left.alive.unwrap_or(START);
         let said: BTreeSet<(Scope, Slot)> = (left.overrides.iter())
             .filter(|(_, said)| said.until.is_none_or(|until| until > now))
@@ -587,9 +567,7 @@ impl Life {
         self.drive = Drive::new(engine, model, now);
         self.watch.restarted(ended, &self.declared, step == 0);
         (self.began, self.alive_at, self.push_at) = (now, now, now);
-        if REWRITES_KEEP_HOSTS || self.declared.pools.iter().all(|pool| pool.hosts.is_empty()) {
-            self.journal = Memory { alive: Some(alive), ..self.drive.engine.memory(now) };
-        }
+        self.journal = Memory { alive: Some(alive), ..self.drive.engine.memory(now) };
         self.journal.overrides.retain(|of, _| said.contains(of)); // others ended meanwhile
         self.drive.settle(&mut self.world)?;
         self.drive.told.clear();
@@ -601,10 +579,6 @@ impl Life {
         let sure_now = sure_of(&self.drive);
         for (scope, verdict) in held(&self.drive) {
             let pool = model.pool(model.pool_named(&scope.pool).expect("a pool of the model"));
-            let same_clock = step == 0 && !self.set_back || CLOCKS_MAY_STEP;
-            if !same_clock || is_pushed(&model, pool) && !PUSHES_OUTLIVE {
-                continue;
-            }
             let silence = (ended + pause).since(alive);
             if silence > STATE_MAX_AGE && step == 0 {
                 match verdict {
@@ -614,7 +588,9 @@ impl Life {
             }
             let stood = before.get(&scope).copied();
             let moved = stood.is_some_and(|stood| stood != verdict && stood != Verdict::Unknown);
-            let stale_by_now = verdict == Verdict::Unknown && pool.rules.stale_after <= silence;
+            // by a clock that was set nobody can tell how old it is
+            let is_old = pool.rules.stale_after <= silence || step != 0;
+            let stale_by_now = verdict == Verdict::Unknown && is_old;
             // who was silent for too long by now doesn't outvote the others any more
             let all_speak = sure.contains(&scope) && sure_now.contains(&scope);
             if all_speak && moved && !stale_by_now {
@@ -749,18 +725,12 @@ impl Life {
             for (place, endpoint) in pool.endpoints.iter().enumerate() {
                 let standing = table.standings(PoolId(id))[place];
                 let scope = of(pool, endpoint);
-                let memory = &self.journal.endpoints;
-                let ejected = memory.iter().filter(|(key, _)| {
-                    key.pool == pool.name && key.endpoint == endpoint.name && key.address == endpoint.address
-                });
-                let ends_late = ejected.filter_map(|(_, held)| held.ejected_until).any(|until| until > now);
                 let wished =
                     matches!(standing.fitness, Fitness::Out(OutCause::AgentDrain | OutCause::AgentMaint))
                         || standing.percent < 100;
                 // who fails doesn't say that it is ready again
                 let truth = self.truth(endpoint);
-                let unheard = wished && (!has_agent && !WISHES_END || has_agent && truth != Verdict::Healthy);
-                if unheard || ends_late && self.set_back && !EJECTIONS_END {
+                if wished && has_agent && truth != Verdict::Healthy {
                     is_exempt = true;
                     continue;
                 }
@@ -793,7 +763,7 @@ impl Life {
     fn look_at_doubt(&self) -> Result<(), String> {
         let model = self.drive.engine.model();
         for (vantage, id) in model.vantages.iter().zip(0..) {
-            if self.drive.engine.table().doubts_since(VantageId(id)).is_none() || !DOUBT_FORGETS {
+            if self.drive.engine.table().doubts_since(VantageId(id)).is_none() {
                 continue;
             }
             let tested = |pool: &Pool| pool.enabled && pool.is_monitored();
