@@ -624,3 +624,50 @@ pub async fn serve(
     telemetry::tell_queries(totals.queries, totals.replies());
     outcome.map(drop)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: &str = "zone: example.com\n\
+                       records: { '': { type: NS, value: ns.example.net. } }\n\
+                       monitors: { m: { type: tcp, port: 80 } }\n\
+                       pools: { p: { monitor: m, endpoints: [{ name: e, address: 192.0.2.1 }] } }\n\
+                       load_balancers: { www: { default_pools: [p], when_unavailable: nodata } }\n";
+
+    fn next_probe(engine: &mut Engine) -> Option<TargetId> {
+        std::iter::from_fn(|| engine.next_effect()).find_map(|effect| match effect {
+            Effect::Probe { target, .. } => Some(target),
+            _ => None,
+        })
+    }
+
+    #[tokio::test]
+    async fn d10_a_probe_that_panics_is_an_error_and_its_target_is_probed_again() {
+        let loaded = config::load_texts(vec![("a.yaml".into(), ONE.into())]);
+        let model = loaded.unwrap_or_else(|report| panic!("{report}")).model;
+        let mut engine = Engine::new(10);
+        let mut now = Moment::from_start(Duration::from_secs(1_700_000_000));
+        engine.handle(Event::Reload(Prepared::new(model)), now);
+        let (events, mut reported) = mpsc::unbounded_channel();
+        for _ in 0..3 {
+            let target = loop {
+                engine.advance(now);
+                if let Some(target) = next_probe(&mut engine) {
+                    break target;
+                }
+                now = engine.wake_at().expect("its next beat is known");
+            };
+            let report = Report { target, events: events.clone(), outcome: None };
+            let defect = tokio::spawn(async move {
+                let _report = report;
+                panic!("on purpose")
+            });
+            assert!(defect.await.is_err_and(|error| error.is_panic()));
+            let event = reported.try_recv().expect("it is told as the probe goes");
+            let Event::Probed { outcome, .. } = &event else { panic!("{event:?}") };
+            assert_eq!((outcome.result, outcome.detail), (ProbeResult::Error, "probe_aborted"));
+            engine.handle(event, now);
+        }
+    }
+}

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_lookup_moves_nothing_for_an_hour() {
+    fn b27_h19_a_lost_lookup_moves_nothing_for_an_hour() {
         let mut hosts = Hosts::default();
         hosts.adopt(&model(), |pool| pool.enabled, at(0));
         hosts.found("web.example.net", found(&[7], 1), at(0));

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_on_this_side_is_not_a_failure_of_the_endpoint() {
+    fn h17_a_cause_on_this_side_is_not_a_failure_of_the_endpoint() {
         for (number, source, tested, detail) in [
             (libc::ECONNREFUSED, System, true, "connect_refused"),
             (libc::ECONNREFUSED, Network, true, "connect_refused"),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_does_not_exist_fails_and_a_resolver_that_does_not_answer_is_an_error() {
+    fn h17_a_name_that_does_not_exist_fails_and_a_resolver_that_does_not_answer_is_an_error() {
         for (words, failed) in [
             ("failed to lookup address information: Name or service not known", true),
             ("failed to lookup address information: No address associated with hostname", true),

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_host_brackets_ipv6_and_carries_a_port_that_is_not_the_schemes() {
+    fn b01_b02_a_default_host_brackets_ipv6_and_carries_a_port_that_is_not_the_schemes() {
         for (name, port, tls, host) in [
             ("192.0.2.11", 80, false, "192.0.2.11"),
             ("192.0.2.11", 443, false, "192.0.2.11:443"),

@@ -99,7 +99,7 @@ impl Bench {
 const ALL: &str = "{ ops: { type: slack, url: 'http://x/', on: [endpoint, pool, load_balancer, vantage] } }";
 
 #[test]
-fn bad_news_is_told_once_and_its_end_once() {
+fn d04_bad_news_is_told_once_and_its_end_once() {
     let mut bench = Bench::new("{ ops: { type: slack, url: 'http://x/' } }");
     bench.event(0, "pool", "eu", "unknown");
     bench.event(5, "pool", "eu", "healthy"); // the first verdict is no news
@@ -170,7 +170,7 @@ fn filters_say_what_is_told() {
 }
 
 #[test]
-fn two_hundred_that_fall_at_once_are_one_notice() {
+fn d04_two_hundred_that_fall_at_once_are_one_notice() {
     let mut bench = Bench::new(ALL);
     for n in 0..200 {
         bench.event(n / 150, "endpoint", &format!("eu/e{n}"), "unhealthy");
@@ -187,7 +187,7 @@ fn two_hundred_that_fall_at_once_are_one_notice() {
 }
 
 #[test]
-fn an_endpoint_that_comes_and_goes_makes_little_noise() {
+fn d04_an_endpoint_that_comes_and_goes_makes_little_noise() {
     let mut bench = Bench::new(ALL);
     for n in 0..40 {
         let health = if n % 2 == 0 { "unhealthy" } else { "healthy" };
@@ -350,7 +350,7 @@ async fn what_is_refused_or_hangs_is_tried_again_in_order() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_hangs_holds_up_nobody_else() {
+async fn d04_a_receiver_that_hangs_holds_up_nobody_else() {
     let (hangs, works) = (Server::start(vec![Step::Hold]).await, Server::start(answer(OK)).await);
     let mut notifier = Notifier::new(Patience { timeout: Duration::from_secs(30), ..quick() });
     for _ in 0..3 {

@@ -141,7 +141,7 @@ fn what_was_said_of_a_host_name_holds_when_the_name_gains_another_address() {
 }
 
 #[test]
-fn what_an_agent_wished_ends_with_its_monitor() {
+fn h14_what_an_agent_wished_ends_with_its_monitor() {
     let text = |kind: &str| {
         format!(
             "monitors: {{ m: {{ type: {kind}, port: 80, interval: 10s }} }}\n\
@@ -159,7 +159,7 @@ fn what_an_agent_wished_ends_with_its_monitor() {
 }
 
 #[test]
-fn what_an_agent_wished_lasts_over_a_restart() {
+fn h14_what_an_agent_wished_lasts_over_a_restart() {
     let text = "monitors: { m: { type: agent, port: 80, interval: 10s } }\n\
                 pools: { p: { monitor: m, endpoints: [{ name: a, address: 192.0.2.1 }] } }\n\
                 load_balancers: { www: { default_pools: [p], when_unavailable: nodata } }\n";
@@ -202,7 +202,7 @@ fn an_endpoint_that_reports_in_time_is_not_overdue_after_a_restart() {
 }
 
 #[test]
-fn a_report_is_not_overdue_before_its_interval_has_passed_once() {
+fn h14_a_report_is_not_overdue_before_its_interval_has_passed_once() {
     let mut network = Network::default();
     let drive = begin(PUSH, &mut network);
     assert_eq!(drive.engine.table().verdicts(PoolId(0)), [Verdict::Unknown]);
@@ -221,7 +221,7 @@ load_balancers: { www: { default_pools: [p, q], when_unavailable: nodata } }
 ";
 
 #[test]
-fn when_an_uplink_comes_back_what_was_held_is_held_until_it_is_probed_again() {
+fn h15_when_an_uplink_comes_back_what_was_held_is_held_until_it_is_probed_again() {
     let mut network = Network::default();
     let mut drive = begin(UPLINK, &mut network);
     let ids = ["p", "q"].map(|name| drive.engine.model().pool_named(name).unwrap());
@@ -322,7 +322,7 @@ load_balancers: { www: { default_pools: [p], when_unavailable: nodata } }
 ";
 
 #[test]
-fn a_flapping_endpoint_is_held_over_a_restart() {
+fn h10_a_flapping_endpoint_is_held_over_a_restart() {
     let mut network = Network::default();
     let mut drive = begin(FLAPPY, &mut network);
     for n in 0..6u64 {
@@ -426,7 +426,7 @@ fn what_a_reload_brings_in_has_its_whole_share() {
 }
 
 #[test]
-fn an_ejection_ends_with_the_rule_that_made_it() {
+fn h13_an_ejection_ends_with_the_rule_that_made_it() {
     let mut network = Network::default();
     let mut drive = begin(EJECTING, &mut network);
     drive.run_until(at(20), &mut network).unwrap();
@@ -498,7 +498,7 @@ fn an_override_lasts_as_long_as_was_said_after_the_clock_was_set() {
 }
 
 #[test]
-fn drained_is_told_when_the_longest_ttl_that_was_handed_out_has_passed() {
+fn h11_drained_is_told_when_the_longest_ttl_that_was_handed_out_has_passed() {
     let text = |ttl: u32| {
         format!(
             "{}\n",

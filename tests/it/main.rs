@@ -16,4 +16,5 @@ mod simulation;
 mod state;
 mod support;
 mod timing;
+mod verdicts;
 mod wire;

@@ -3,6 +3,7 @@
 mod check;
 mod demo;
 mod hosts;
+mod leaks;
 mod listen;
 mod load;
 mod log;

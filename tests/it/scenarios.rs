@@ -2,7 +2,9 @@
 //! it on real sockets.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::net::IpAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use haledns::health::Verdict;
@@ -236,12 +238,62 @@ fn states(what: &str, expected: &BTreeMap<String, String>, got: BTreeMap<String,
     compare(what, &lines(expected), &lines(&got))
 }
 
+/// Scenarios by what they show, so that `cargo test h6` finds them.
+macro_rules! shown {
+    ($(fn $case:ident => [$($file:literal),+];)+) => {
+        $(#[test] fn $case() { hold(&[$($file),+]); })+
+    };
+}
+
+shown! {
+    fn m1_m2_m3_m4_m5_m6_attempts_of_one_probe => ["one_probe_one_outcome", "retries_count_once"];
+    fn c1_c2_c3_c4_b14_runs_of_outcomes => ["one_failure_takes_out", "runs_of_outcomes", "three_failures_take_out", "detection_windows"];
+    fn g1_g2_g3_g4_g5_g6_g7_monitor_groups => ["monitor_group", "group_without_a_vote"];
+    fn p1_p2_p3_p4_p5_p6_p7_p8_pool_states => ["pool_states", "degraded_pool", "threshold_above_size"];
+    fn w1_w2_w3_w4_w5_weights => ["endpoint_weights", "random_steering"];
+    fn r3_r4_r7_regions => ["regions", "several_vantages"];
+    fn l1_l2_l3_l4_l5_l7_l8_l9_l10_failover => ["failover_order", "fallback_ignores_health", "fallback_disabled", "degraded_pool", "unmonitored_pool", "first_verdict", "fallback_is_the_pool_itself"];
+    fn b14_retries_are_one_result => ["retries_count_once"];
+    fn b15_the_first_state => ["first_verdict", "start_of_several_zones", "reload_keeps_verdicts", "told_at_the_start"];
+    fn b27_endpoints_given_by_name => ["host_names", "host_name_of_a_balancer", "host_names_are_meant_as_a_whole"];
+    fn b28_one_pool_answers_and_failback_is_at_once => ["failover_order", "pool_states", "fallback_ignores_health"];
+    fn d08_the_answer_is_stable_while_all_is_down => ["failover_order", "fallback_ignores_health"];
+    fn d10_without_results_a_verdict_is_stale_and_then_unknown => ["cannot_probe"];
+    fn d12_slow_endpoints => ["slow_endpoint"];
+    fn d15_ttls_of_what_is_there_and_of_what_is_not => ["long_minimum", "alias_to_balancer", "when_unavailable_nodata"];
+    fn h2_several_monitors => ["all_monitors_must_pass", "at_least", "monitor_group", "group_without_a_vote"];
+    fn h3_quorum_silence_and_staleness => ["several_vantages", "regions", "local_vantage_first", "cannot_probe"];
+    fn h4_unknown_counts_as_down => ["first_verdict", "unmonitored_pool", "start_of_several_zones"];
+    fn h6_reloads => ["reload_keeps_verdicts", "reload_carries_verdicts_over", "reload_keeps_phases", "reload_without_a_gap", "late_outcome"];
+    fn h7_rechecks => ["recheck", "detection_windows"];
+    fn h8_retries_overlap_and_phases => ["one_probe_one_outcome", "slow_endpoint", "reload_keeps_phases"];
+    fn h9_start_period => ["start_period"];
+    fn h10_flap_hold => ["flap_hold"];
+    fn h12_slow_start => ["slow_start"];
+    fn h17_errors_are_no_failures => ["cannot_probe", "inverted"];
+    fn h19_host_names => ["host_names", "host_names_are_meant_as_a_whole"];
+}
+
+/// Plays these files.
+fn hold(files: &[&str]) {
+    let scenarios = all();
+    let of = |file: &&str| {
+        let found =
+            scenarios.iter().find(|scenario| scenario.file.file_stem().is_some_and(|stem| stem == *file));
+        let scenario = found.unwrap_or_else(|| panic!("there is no tests/scenarios/{file}.yaml"));
+        complaint(scenario, play(scenario))
+    };
+    let failures: Vec<String> = files.iter().filter_map(of).collect();
+    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
+}
+
+fn numbered(letter: &str, numbers: &[usize]) -> Vec<String> {
+    numbers.iter().map(|number| format!("{letter}{number}")).collect()
+}
+
 /// Every id of the documented behaviour has a scenario.
 #[test]
 fn every_documented_case_has_a_scenario() {
-    let numbered = |letter: &str, numbers: &[usize]| -> Vec<String> {
-        numbers.iter().map(|number| format!("{letter}{number}")).collect()
-    };
     let documented: BTreeSet<String> = [
         numbered("P", &[1, 2, 3, 4, 5, 6, 7, 8]),
         numbered("W", &[1, 2, 3, 4, 5]),
@@ -249,7 +301,7 @@ fn every_documented_case_has_a_scenario() {
         numbered("L", &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
         numbered("M", &[1, 2, 3, 4, 5, 6]),
         numbered("C", &[1, 2, 3, 4]),
-        numbered("G", &[1, 2, 3, 4, 5, 6, 7]), // G8 is H4's unknown, beside `combine`
+        numbered("G", &[1, 2, 3, 4, 5, 6, 7]), // G8 is among the verdicts
         numbered("D", &[1, 2, 3, 5, 6, 7, 8]), // D4 is of another product
     ]
     .concat()
@@ -263,6 +315,56 @@ fn every_documented_case_has_a_scenario() {
     assert!(without.is_empty(), "no ids in {without:?}");
 }
 
+/// Everything about health that has an id has a test that begins with it.
+#[test]
+fn every_case_about_health_has_a_test_of_its_name() {
+    let two_digits = |letter: &str, numbers: &[usize]| -> Vec<String> {
+        numbers.iter().map(|number| format!("{letter}{number:02}")).collect()
+    };
+    let documented = [
+        two_digits("b", &[1, 2, 3, 5, 6, 7, 10, 13, 14, 15, 17, 19, 20, 22, 25, 27, 28, 29]),
+        two_digits("d", &[3, 4, 8, 10, 12, 14, 15]),
+        numbered("h", &(1..=19).collect::<Vec<_>>()),
+        numbered("m", &[1, 2, 3, 4, 5, 6]),
+        numbered("g", &[1, 2, 3, 4, 5, 6, 7, 8]),
+        numbered("p", &[1, 2, 3, 4, 5, 6, 7, 8]),
+        numbered("r", &[1, 2, 3, 4, 5, 6, 7, 8]),
+        numbered("c", &[1, 2, 3, 4]),
+        numbered("w", &[1, 2, 3, 4, 5]),
+    ]
+    .concat();
+    let mut named = BTreeSet::new();
+    for folder in ["src", "tests/it"] {
+        ids_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut named);
+    }
+    let missing: Vec<_> = documented.iter().filter(|id| !named.contains(*id)).collect();
+    assert!(missing.is_empty(), "no test is named after {missing:?}");
+}
+
+/// The ids at the beginning of functions' names, such as `b13` or `m1_m2`.
+fn ids_in(folder: &Path, found: &mut BTreeSet<String>) {
+    let is_id = |word: &&str| {
+        let mut letters = word.chars();
+        letters.next().is_some_and(|first| first.is_ascii_lowercase())
+            && word.len() > 1
+            && letters.all(|digit| digit.is_ascii_digit())
+    };
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            ids_in(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            for name in text
+                .lines()
+                .filter_map(|line| line.trim_start().trim_start_matches("async ").strip_prefix("fn "))
+            {
+                found.extend(name.split('_').take_while(is_id).map(str::to_owned));
+            }
+        }
+    }
+}
+
 const THREE_POOLS: &str = "
 zone: example.com
 records: { '': { type: NS, value: ns1.example.net. } }
@@ -272,7 +374,7 @@ pools:
   p0: { monitor: web, health_threshold: THRESHOLD, endpoints: [ { name: a, address: 192.0.2.0 }, { name: b, address: 192.0.2.1 } ] }
   p1: { monitor: web, health_threshold: THRESHOLD, endpoints: [ { name: a, address: 192.0.2.2 }, { name: b, address: 192.0.2.3 } ] }
   p2: { monitor: web, health_threshold: THRESHOLD, endpoints: [ { name: a, address: 192.0.2.4 }, { name: b, address: 192.0.2.5 } ] }
-  sorry: { endpoints: [ { name: static, address: 203.0.113.1 } ] }
+  sorry: { monitor: web, endpoints: [ { name: static, address: 203.0.113.1 } ] }
 load_balancers:
   www: { default_pools: [p0, p1, p2], fallback_pool: sorry }
 ";
@@ -293,7 +395,9 @@ fn b28_all_combinations_of_three_pools_with_two_endpoints() {
         let query = "www.example.com A".parse::<crate::support::ask::Question>().unwrap().octets();
         for step in 0..64u8 {
             let up = step.wrapping_mul(37) % 64; // an odd factor: each number once, far from the one before
-            world.change_only((0..6).filter(|n| up >> n & 1 == 0).map(address), Attempt::Refused);
+            // the fallback pool is down all the time, and answers all the same
+            let down = (0..6).filter(|n| up >> n & 1 == 0).map(address).chain([[203, 0, 113, 1].into()]);
+            world.change_only(down, Attempt::Refused);
             world.run_until(world.now() + Duration::from_secs(40)).unwrap();
             let healthy = |pool: u8| (2 * pool..2 * pool + 2).filter(move |n| up >> n & 1 == 1);
             let serving = (0..3).find(|pool| healthy(*pool).count() >= threshold);

@@ -561,7 +561,7 @@ fn a_new_client_is_answered_while_others_hoard_all_connections() {
 }
 
 #[test]
-fn without_descriptors_clients_are_still_answered_and_accepting_does_not_spin() {
+fn d03_without_descriptors_clients_are_still_answered_and_accepting_does_not_spin() {
     let mut other = Other::new("few-descriptors", "");
     let address = other.hear().parse().unwrap();
     let hoard: Vec<TcpStream> = (0..40).map(|_| tcp(address)).collect();

@@ -26,7 +26,7 @@ async fn says(text: &str) -> (Server, Outcome) {
 }
 
 #[tokio::test]
-async fn an_agent_says_how_its_endpoint_is() {
+async fn h14_an_agent_says_how_its_endpoint_is() {
     let none = AgentReport::default();
     let wish = |wish| AgentReport { wish: Some(wish), percent: None };
     for (text, result, report) in [
@@ -181,7 +181,7 @@ impl Haproxy {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn haproxy_reads_the_same_in_what_an_agent_says() {
+async fn h14_haproxy_reads_the_same_in_what_an_agent_says() {
     if !need("haproxy") {
         return;
     }

@@ -1,5 +1,6 @@
 //! Probes of TCP and HTTP.
 
+use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,9 +8,13 @@ use std::time::{Duration, Instant};
 use haledns::health::{ProbeResult, Reason};
 use haledns::model::{Check, Codes, HttpCheck, TcpCheck};
 
-use super::https::insecure;
+use super::https::{insecure, trusting};
 use super::{LONG, Probe, SHORT, told};
-use crate::support::server::{Ending, Seen, Server, Step, answer};
+use crate::support::certificates::Authority;
+use crate::support::folder::Folder;
+use crate::support::namespace::Namespace;
+use crate::support::programs::{need, need_root};
+use crate::support::server::{Ending, Seen, Server, Step, answer, tls_config};
 
 pub const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK";
 
@@ -72,7 +77,7 @@ fn closed_port() -> SocketAddr {
 // TCP
 
 #[tokio::test]
-async fn a_tcp_handshake_passes_and_is_closed_politely_without_an_octet_sent() {
+async fn b20_a_tcp_handshake_passes_and_is_closed_politely_without_an_octet_sent() {
     let server = Server::start(vec![Step::Hold]).await;
     let outcome = Probe::tcp(server.address).run().await;
     assert_eq!(told(&outcome), "- pass");
@@ -88,6 +93,7 @@ async fn m5_a_refused_connection_fails_at_once_without_a_retry() {
     let http = Probe::new(closed_port(), Check::Http(get())).retries(2).run().await;
     assert_eq!(told(&tcp), "- TcpConnectionFailed connect_refused");
     assert_eq!(told(&http), "- TcpConnectionFailed connect_refused");
+    assert_eq!((tcp.evidence.attempts, http.evidence.attempts), (1, 1));
     assert!(begun.elapsed() < LONG);
 }
 
@@ -102,7 +108,7 @@ async fn a_handshake_that_is_not_answered_times_out() {
 }
 
 #[tokio::test]
-async fn an_address_that_this_machine_cannot_connect_to_is_an_error_not_a_failure() {
+async fn h17_an_address_that_this_machine_cannot_connect_to_is_an_error_not_a_failure() {
     // TCP to the broadcast address is refused by the system itself.
     let broadcast = SocketAddr::from((Ipv4Addr::BROADCAST, 80));
     let outcome = Probe::tcp(broadcast).within(SHORT).run().await;
@@ -110,7 +116,7 @@ async fn an_address_that_this_machine_cannot_connect_to_is_an_error_not_a_failur
 }
 
 #[tokio::test]
-async fn an_ipv6_endpoint_is_probed() {
+async fn b02_an_ipv6_endpoint_is_probed() {
     let server = Server::on(Ipv6Addr::LOCALHOST.into(), vec![answer(OK)], None).await;
     assert_eq!(told(&Probe::tcp(server.address).run().await), "- pass");
     assert_eq!(told(&Probe::http(&server, get()).run().await), "200 pass");
@@ -165,36 +171,120 @@ async fn m6_the_last_attempt_gives_the_reason() {
     assert_eq!(server.connections(), 2);
 }
 
+/// A server that answers a handshake with its ServerHello and nothing after it.
+fn stalling_after_server_hello() -> SocketAddr {
+    let authority = Authority::new();
+    let config = Arc::new(tls_config(authority.issue(&["app.example.com"], 2020, 2100), None, &[]));
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut session = rustls::ServerConnection::new(config).unwrap();
+        let mut flight = Vec::new();
+        while flight.is_empty() {
+            session.read_tls(&mut stream).unwrap();
+            session.process_new_packets().unwrap();
+            session.write_tls(&mut flight).unwrap();
+        }
+        let first = 5 + usize::from(u16::from_be_bytes([flight[3], flight[4]]));
+        stream.write_all(&flight[..first]).unwrap();
+        let _ = stream.read_to_end(&mut Vec::new()); // until the client is gone
+    });
+    address
+}
+
+/// All begin at once, so that it takes no longer than one of them.
 #[tokio::test]
-async fn one_deadline_covers_everything_and_closes_the_socket() {
+async fn b13_one_deadline_for_the_whole_probe() {
+    const TIMEOUT: Duration = Duration::from_secs(2);
     let octet = Duration::from_millis(30);
     let tls = || HttpCheck { tls: Some(insecure()), ..get() };
-    let head = Step::Drip(format!("HTTP/1.1 200 OK\r\nX-Slow: {}", "x".repeat(1000)).into(), octet);
-    let body = vec![
-        Step::Head,
-        Step::Write(b"HTTP/1.1 200 OK\r\n\r\n".to_vec()),
-        Step::Drip(vec![b'x'; 999], octet),
-    ];
-    for (check, script, expected) in [
-        (get(), vec![Step::Hold], "- HttpTimeout response_timeout"),
-        (get(), vec![Step::Head, Step::Hold], "- HttpTimeout response_timeout"),
-        (get(), vec![Step::Head, head], "- HttpTimeout response_timeout"),
-        (tls(), vec![Step::Hold], "- HttpTimeout tls_timeout"),
+    let write = |text: &str| Step::Write(text.as_bytes().to_vec());
+    let drip = |text: String| Step::Drip(text.into(), octet);
+    let head = drip(format!("HTTP/1.1 200 OK\r\nX-Slow: {}", "x".repeat(1000)));
+    let body = vec![Step::Head, write("HTTP/1.1 200 OK\r\n\r\n"), drip("x".repeat(999))];
+    // each part takes less than the time there is, and all of them more
+    let slow_head = drip(format!("HTTP/1.1 200 OK\r\nX-Slow: {}", "x".repeat(15)));
+    let parts = vec![Step::Head, slow_head, write("\r\n\r\n"), drip("x".repeat(45))];
+    let mut probes = tokio::task::JoinSet::new();
+    for (check, script, identity, expected) in [
+        (get(), vec![Step::Hold], None, "- HttpTimeout response_timeout"),
+        (get(), vec![Step::Head, Step::Hold], None, "- HttpTimeout response_timeout"),
+        (get(), vec![Step::Head, head], None, "- HttpTimeout response_timeout"),
+        (tls(), vec![Step::Hold], None, "- HttpTimeout tls_timeout"),
         // The head of a ServerHello's record, and no more.
-        (tls(), vec![Step::Write(vec![22, 3, 3, 0, 90, 2]), Step::Hold], "- HttpTimeout tls_timeout"),
-        (expecting("alive"), body, "200 HttpTimeout body_timeout"),
+        (tls(), vec![Step::Write(vec![22, 3, 3, 0, 90, 2]), Step::Hold], None, "- HttpTimeout tls_timeout"),
+        (expecting("alive"), body, None, "200 HttpTimeout body_timeout"),
+        (expecting("alive"), parts.clone(), None, "200 HttpTimeout body_timeout"),
+        (
+            HttpCheck { expected_body: expecting("alive").expected_body, ..tls() },
+            parts,
+            Some(Authority::new().issue(&["app.example.com"], 2020, 2100)),
+            "200 HttpTimeout body_timeout",
+        ),
     ] {
-        let server = Server::start(script).await;
-        let outcome = Probe::http(&server, check).within(SHORT).run().await;
+        let server = Server::on(Ipv4Addr::LOCALHOST.into(), vec![script], identity).await;
+        probes.spawn(async move {
+            let outcome = Probe::http(&server, check).within(TIMEOUT).run().await;
+            assert_eq!(server.ended(1).await.len(), 1, "no retry was asked for");
+            (outcome, expected)
+        });
+    }
+    let silent = Silent::new();
+    let to_silent = Probe::new(silent.address, Check::Http(get())).within(TIMEOUT);
+    let hello = Probe::new(stalling_after_server_hello(), Check::Http(tls())).within(TIMEOUT);
+    probes.spawn(async { (to_silent.run().await, "- HttpTimeout connect_timeout") });
+    probes.spawn(async { (hello.run().await, "- HttpTimeout tls_timeout") });
+    let tcp = Probe::tcp(silent.address).within(TIMEOUT);
+    probes.spawn(async { (tcp.run().await, "- TcpTimeout connect_timeout") });
+    while let Some(probe) = probes.join_next().await {
+        let (outcome, expected) = probe.unwrap();
         assert_eq!(told(&outcome), expected);
-        assert!(outcome.took >= SHORT && outcome.took < LONG, "{expected}: {:?}", outcome.took);
-        let seen = server.ended(1).await;
-        assert_eq!(seen.len(), 1, "no retry was asked for");
+        let right = TIMEOUT..=TIMEOUT * 11 / 10;
+        assert!(right.contains(&outcome.took), "{expected} after {:?}", outcome.took);
     }
 }
 
+/// Runs itself once more where no resolver answers.
+#[test]
+fn b13_h17_a_name_that_takes_long_to_look_up_ends_at_the_deadline_too() {
+    const ALONE: &str = "HALE_TEST_SILENT_RESOLVER";
+    let name = "probe::http::b13_h17_a_name_that_takes_long_to_look_up_ends_at_the_deadline_too";
+    if std::env::var_os(ALONE).is_some() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let outcome = runtime.block_on(async {
+            let server = Server::start(redirect(302, "http://slow.example.net/")).await;
+            Probe::http(&server, following()).within(SHORT).host("app.example.com").run().await
+        });
+        assert_eq!(told(&outcome), "- error OtherFailure resolve_timeout");
+        assert!((SHORT..SHORT * 3).contains(&outcome.took), "{:?}", outcome.took);
+        println!("it was given up");
+        runtime.shutdown_background();
+        return;
+    }
+    if !need("unshare") || !need("mount") || !need_root() {
+        return;
+    }
+    let number = std::process::id().to_be_bytes();
+    let silent = std::net::UdpSocket::bind((Ipv4Addr::new(127, 53, number[2], number[3] | 1), 53)).unwrap();
+    let resolver = silent.local_addr().unwrap().ip();
+    let folder =
+        Folder::with("resolv.conf", &format!("nameserver {resolver}\noptions timeout:20 attempts:1\n"));
+    let output = std::process::Command::new("unshare")
+        .args(["--mount", "sh", "-c", "mount --bind \"$1\" /etc/resolv.conf && shift && exec \"$@\"", "sh"])
+        .arg(folder.join("resolv.conf"))
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture"])
+        .env(ALONE, "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("it was given up"), "{output:?}");
+    assert!(silent.recv(&mut [0; 512]).is_ok(), "it was asked");
+}
+
 #[tokio::test]
-async fn redirects_share_the_deadline() {
+async fn b13_redirects_share_the_deadline() {
     // Each hop takes most of the time there is; together they would pass.
     let slow = Step::Drip(b"HTTP/1.1 302 Fo".to_vec(), SHORT / 20);
     let rest = Step::Write(b"und\r\nLocation: /next\r\nContent-Length: 0\r\n\r\n".to_vec());
@@ -206,7 +296,7 @@ async fn redirects_share_the_deadline() {
 }
 
 #[tokio::test]
-async fn a_dropped_probe_closes_its_socket() {
+async fn d03_a_dropped_probe_closes_its_socket() {
     let server = Server::start(vec![Step::Head, Step::Hold]).await;
     let probe = tokio::spawn(Probe::http(&server, get()).run());
     server.received("GET").await;
@@ -238,7 +328,7 @@ async fn a_request_is_complete_and_asks_for_the_connections_end() {
 }
 
 #[tokio::test]
-async fn there_is_exactly_one_host_and_the_endpoints_goes_first() {
+async fn b01_there_is_exactly_one_host_and_the_endpoints_goes_first() {
     let own = vec![("hOsT".to_owned(), "monitor.example.com:81".to_owned())];
     for (endpoint, headers, expected) in [
         (Some("app.example.com"), own.clone(), "Host: app.example.com"),
@@ -254,7 +344,7 @@ async fn there_is_exactly_one_host_and_the_endpoints_goes_first() {
 }
 
 #[tokio::test]
-async fn an_endpoint_given_by_name_is_asked_by_that_name() {
+async fn b01_an_endpoint_given_by_name_is_asked_by_that_name() {
     let own = vec![("Host".to_owned(), "monitor.example.com".to_owned())];
     for (endpoint, headers, expected) in [
         (None, Vec::new(), "Host: web.example.net:PORT"),
@@ -271,7 +361,7 @@ async fn an_endpoint_given_by_name_is_asked_by_that_name() {
 }
 
 #[tokio::test]
-async fn the_monitors_user_agent_replaces_ours() {
+async fn b03_the_monitors_user_agent_replaces_ours() {
     let server = Server::start(answer(OK)).await;
     let headers = vec![("user-agent".to_owned(), "curl/8".to_owned())];
     assert_eq!(told(&Probe::http(&server, HttpCheck { headers, ..get() }).run().await), "200 pass");
@@ -279,7 +369,7 @@ async fn the_monitors_user_agent_replaces_ours() {
 }
 
 #[tokio::test]
-async fn a_post_says_that_it_has_no_body() {
+async fn b19_a_post_says_that_it_has_no_body() {
     let server = Server::start(answer(OK)).await;
     assert_eq!(
         told(&Probe::http(&server, HttpCheck { method: "POST".into(), ..get() }).run().await),
@@ -303,6 +393,77 @@ async fn what_cannot_be_sent_is_an_error_on_this_side() {
         assert_eq!(told(&outcome), "- error OtherFailure invalid_request");
     }
     assert_eq!(server.connections(), 0);
+}
+
+#[tokio::test]
+async fn b01_b02_the_usual_port_is_left_out_of_the_default_host_and_ipv6_is_in_brackets() {
+    let Some(namespace) = Namespace::new() else { return };
+    let namespace = namespace.with_addresses(&["192.0.2.11/32", "2001:db8::11/128"]);
+    let authority = Authority::new();
+    for (to, secure, host) in [
+        ("192.0.2.11:80", false, "192.0.2.11"),
+        ("192.0.2.11:8080", false, "192.0.2.11:8080"),
+        ("192.0.2.11:443", true, "192.0.2.11"),
+        ("192.0.2.11:80", true, "192.0.2.11:80"),
+        ("[2001:db8::11]:80", false, "[2001:db8::11]"),
+        ("[2001:db8::11]:8080", false, "[2001:db8::11]:8080"),
+        ("[2001:db8::11]:443", true, "[2001:db8::11]"),
+        ("[2001:db8::11]:8443", true, "[2001:db8::11]:8443"),
+    ] {
+        let identity = authority.issue(&["192.0.2.11", "2001:db8::11"], 2020, 2100);
+        let tls = secure.then(|| tls_config(identity, None, &[]));
+        let response = answer("HTTP/1.1 200\r\nContent-Length: 2\r\n\r\nOK");
+        let server = Server::over(namespace.listen(to.parse().unwrap()), vec![response], tls);
+        let check = HttpCheck { tls: secure.then(|| trusting(&authority)), ..get() };
+        let outcome = Probe::http(&server, check).inside(&namespace.0).run().await;
+        assert_eq!(told(&outcome), "200 pass", "{to}");
+        let seen = &server.ended(1).await[0];
+        assert_eq!(lines(seen, "host"), [format!("Host: {host}")]);
+        assert!(seen.received.starts_with("GET / HTTP/1.1\r\n"), "{}", seen.received);
+        assert_eq!(seen.sni, None, "{to}");
+        server.stop().await;
+    }
+}
+
+/// Answers 403 to who doesn't say what he is, as filters do.
+fn guarded() -> SocketAddr {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                let mut octet = [0];
+                stream.read_exact(&mut octet).unwrap();
+                head.push(octet[0]);
+            }
+            let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
+            let named = head
+                .lines()
+                .any(|line| line.strip_prefix("user-agent: ").is_some_and(|agent| !agent.is_empty()));
+            let status = if named { "200 OK" } else { "403 Forbidden" };
+            let _ = write!(stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn b03_who_is_asked_for_a_user_agent_gets_one() {
+    let guarded = guarded();
+    let mut bare = std::net::TcpStream::connect(guarded).unwrap();
+    bare.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    let mut said = String::new();
+    bare.read_to_string(&mut said).unwrap();
+    assert!(said.starts_with("HTTP/1.1 403 "), "it is guarded: {said}");
+
+    let own = vec![("User-Agent".to_owned(), "probe of example.com".to_owned())];
+    for check in [get(), HttpCheck { headers: own, ..get() }, HttpCheck { method: "HEAD".into(), ..get() }] {
+        assert_eq!(told(&Probe::new(guarded, Check::Http(check)).run().await), "200 pass");
+    }
+    let first = Server::start(redirect(302, &format!("http://localhost:{}/", guarded.port()))).await;
+    let away = Probe::http(&first, following()).host("app.example.com");
+    assert_eq!(told(&away.run().await), "200 pass", "on the way to another host as well");
 }
 
 // The answer
@@ -339,7 +500,105 @@ async fn answers_are_judged_by_status_first_and_body_second() {
 }
 
 #[tokio::test]
-async fn octets_that_are_no_text_are_compared_as_they_are() {
+async fn b06_status_and_body_must_both_be_right_and_a_body_is_no_expression() {
+    let respond = |status: &str, body: &str| {
+        format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    };
+    let any_2xx = |check| HttpCheck { expected_codes: Codes(vec![200..=299]), ..check };
+    for (check, response, expected) in [
+        (expecting("alive"), respond("404 Not Found", "alive"), "404 ResponseCodeMismatch unexpected_status"),
+        (expecting("alive"), respond("200 OK", "ALIVE"), "200 pass"),
+        (expecting("ALIVE"), respond("200 OK", "I am Alive."), "200 pass"),
+        (expecting("alive"), respond("200 OK", "dead"), "200 ResponseBodyMismatch body_not_found"),
+        (expecting("a.ive"), respond("200 OK", "alive"), "200 ResponseBodyMismatch body_not_found"),
+        (expecting("a.ive"), respond("200 OK", "A.IVE"), "200 pass"),
+        (expecting("(.*"), respond("200 OK", "(.*"), "200 pass"),
+        (expecting(""), respond("200 OK", ""), "200 pass"),
+        (any_2xx(expecting("")), "HTTP/1.1 204 No Content\r\n\r\n".into(), "204 pass"),
+        (
+            any_2xx(expecting("alive")),
+            "HTTP/1.1 204 No Content\r\n\r\n".into(),
+            "204 ResponseBodyMismatch body_not_found",
+        ),
+    ] {
+        let server = Server::start(answer(&response)).await;
+        assert_eq!(told(&Probe::http(&server, check).run().await), expected, "{response}");
+    }
+}
+
+#[tokio::test]
+async fn b05_a_body_is_searched_up_to_its_limit_and_no_octet_further() {
+    for limit in [10 * 1024, 64, 1 << 20] {
+        for (before, expected) in [
+            (limit - 6, "200 pass"),
+            (limit - 5, "200 pass"),
+            (limit - 4, "200 ResponseBodyMismatch body_not_found"),
+            (limit - 1, "200 ResponseBodyMismatch body_not_found"),
+            (limit, "200 ResponseBodyMismatch body_not_found"),
+        ] {
+            let body = format!("{}alive{}", "x".repeat(before), "x".repeat(5000));
+            let response = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+            let server = Server::start(answer(response)).await;
+            let check = HttpCheck { body_limit: limit, ..expecting("alive") };
+            let outcome = Probe::http(&server, check).run().await;
+            assert_eq!(told(&outcome), expected, "{before} of {limit}");
+        }
+    }
+    assert_eq!(get().body_limit, 10 * 1024, "as documented");
+}
+
+#[tokio::test]
+async fn b05_nobody_is_asked_for_compression_and_what_is_compressed_is_taken_as_it_is() {
+    let zipped = answer("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n\x1f\x08zipped");
+    for (expected_body, expected) in
+        [("alive", "200 ResponseBodyMismatch body_not_found"), ("zipped", "200 pass"), ("", "200 pass")]
+    {
+        let server = Server::start(zipped.clone()).await;
+        assert_eq!(told(&Probe::http(&server, expecting(expected_body)).run().await), expected);
+        assert_eq!(lines(&server.ended(1).await[0], "accept-encoding"), [""; 0]);
+    }
+}
+
+/// A server whose answer has 100 MB; gives how many octets of it left.
+fn huge(status: &'static str) -> (SocketAddr, std::thread::JoinHandle<usize>) {
+    const SIZE: usize = 100_000_000;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let serving = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = [0; 4096];
+        let _ = stream.read(&mut request).unwrap(); // it is short, and comes at once
+        write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {SIZE}\r\n\r\n").unwrap();
+        let piece = [b'x'; 50_000];
+        (0..SIZE / piece.len()).take_while(|_| stream.write_all(&piece).is_ok()).count() * piece.len()
+    });
+    (address, serving)
+}
+
+#[tokio::test]
+async fn b05_a_hundred_megabytes_are_left_where_they_are() {
+    for (check, status, expected) in [
+        (expecting("alive"), "200 OK", "200 ResponseBodyMismatch body_not_found"),
+        (expecting("alive"), "404 Not Found", "404 ResponseCodeMismatch unexpected_status"),
+        (expecting("xxx"), "200 OK", "200 pass"),
+        (get(), "200 OK", "200 pass"),
+        (
+            HttpCheck { expected_json: pair("/a", "b"), ..get() },
+            "200 OK",
+            "200 ResponseBodyMismatch not_json",
+        ),
+    ] {
+        let (address, serving) = huge(status);
+        let outcome = Probe::new(address, Check::Http(check)).run().await;
+        assert_eq!(told(&outcome), expected);
+        assert!(outcome.took < LONG, "{:?}", outcome.took);
+        let sent = serving.join().unwrap();
+        assert!(sent < 20_000_000, "no more than the sockets hold: {sent}");
+    }
+}
+
+#[tokio::test]
+async fn b06_octets_that_are_no_text_are_compared_as_they_are() {
     let server = Server::start(answer(b"HTTP/1.0 200 OK\r\n\r\nzdrav\xed\xff\x00")).await;
     let check = |expected: &[u8]| HttpCheck { expected_body: Some(expected.to_vec()), ..get() };
     assert_eq!(told(&Probe::http(&server, check(b"ZDRAV\xed")).run().await), "200 pass");
@@ -348,7 +607,7 @@ async fn octets_that_are_no_text_are_compared_as_they_are() {
 }
 
 #[tokio::test]
-async fn a_match_is_found_across_the_pieces_of_a_slow_body() {
+async fn b05_a_match_is_found_across_the_pieces_of_a_slow_body() {
     let body = Step::Drip(b"5\r\n-aliv\r\n2\r\ne-\r\n0\r\n\r\n".to_vec(), Duration::from_millis(1));
     let head = Step::Write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec());
     let server = Server::start(vec![Step::Head, head, body]).await;
@@ -357,7 +616,7 @@ async fn a_match_is_found_across_the_pieces_of_a_slow_body() {
 }
 
 #[tokio::test]
-async fn an_endless_body_ends_at_the_limit_or_the_match() {
+async fn b05_an_endless_body_ends_at_the_limit_or_the_match() {
     for (expected_body, expected) in [
         (Some("YADA"), "200 pass"),
         (Some("alive"), "200 ResponseBodyMismatch body_not_found"),
@@ -373,7 +632,7 @@ async fn an_endless_body_ends_at_the_limit_or_the_match() {
 }
 
 #[tokio::test]
-async fn a_head_answer_has_no_body_whatever_its_length_says() {
+async fn b10_a_head_answer_has_no_body_whatever_its_length_says() {
     let response = Step::Write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n".to_vec());
     let server = Server::start(vec![Step::Head, response, Step::Hold]).await;
     let outcome = Probe::http(&server, HttpCheck { method: "HEAD".into(), ..get() }).run().await;
@@ -382,7 +641,7 @@ async fn a_head_answer_has_no_body_whatever_its_length_says() {
 }
 
 #[tokio::test]
-async fn a_server_may_finish_writing_after_the_verdict() {
+async fn b20_a_server_may_finish_writing_after_the_verdict() {
     for status in ["200 OK", "500 Broken"] {
         let head = format!("HTTP/1.1 {status}\r\nX-Long: {}\r\n", "x".repeat(8000));
         let script = vec![
@@ -419,7 +678,7 @@ async fn the_rest_of_a_body_never_turns_a_pass_into_a_failure() {
 }
 
 #[tokio::test]
-async fn what_is_no_answer_is_told_apart() {
+async fn b29_what_is_no_answer_is_told_apart() {
     let big = format!("HTTP/1.1 200 OK\r\nX-Big: {}\r\n\r\n", "x".repeat(200_000));
     let write = |text: &str| Step::Write(text.as_bytes().to_vec());
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n";
@@ -464,7 +723,7 @@ fn pair(one: &str, other: &str) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn content_comes_after_one_empty_line_with_its_exact_length() {
+async fn b19_content_comes_after_one_empty_line_with_its_exact_length() {
     for (method, body) in [("POST", "{\"deep\":true}"), ("PUT", "é"), ("GET", "x")] {
         let server = Server::start(answer(OK)).await;
         let headers = vec![("Content-Type".to_owned(), "application/json".to_owned())];
@@ -480,7 +739,7 @@ async fn content_comes_after_one_empty_line_with_its_exact_length() {
 }
 
 #[tokio::test]
-async fn content_follows_a_redirect_as_far_as_the_method_and_the_host_do() {
+async fn b07_content_follows_a_redirect_as_far_as_the_method_and_the_host_do() {
     let home = "/x".to_owned();
     for (status, location, method, content) in [
         (307, home.clone(), "POST", "deep"),
@@ -574,7 +833,7 @@ async fn all_tests_of_an_answer_must_hold() {
 }
 
 #[tokio::test]
-async fn an_endless_body_is_collected_so_far_and_no_further() {
+async fn b05_an_endless_body_is_collected_so_far_and_no_further() {
     let head = Step::Write(b"HTTP/1.1 200 OK\r\n\r\n".to_vec());
     let server = Server::start(vec![Step::Head, head, Step::Endless(b"yada ".repeat(100))]).await;
     let check = HttpCheck { expected_regex: Some("alive".into()), ..get() };
@@ -631,7 +890,7 @@ pub fn redirect(status: u16, location: &str) -> Vec<Step> {
 }
 
 #[tokio::test]
-async fn an_unfollowed_redirect_is_judged_as_itself() {
+async fn b07_an_unfollowed_redirect_is_judged_as_itself() {
     let server = Server::start(redirect(302, "/login")).await;
     let check = HttpCheck { expected_codes: Codes(vec![302..=302]), ..get() };
     assert_eq!(told(&Probe::http(&server, check).run().await), "302 pass");
@@ -639,7 +898,7 @@ async fn an_unfollowed_redirect_is_judged_as_itself() {
 }
 
 #[tokio::test]
-async fn a_followed_redirect_is_judged_by_its_last_answer() {
+async fn b07_a_followed_redirect_is_judged_by_its_last_answer() {
     for (status, last, expected) in [
         (301, OK, "200 pass"),
         (302, OK, "200 pass"),
@@ -660,7 +919,7 @@ async fn a_followed_redirect_is_judged_by_its_last_answer() {
 }
 
 #[tokio::test]
-async fn a_redirect_that_leads_nowhere_is_told_apart() {
+async fn b07_a_redirect_that_leads_nowhere_is_told_apart() {
     let missing = answer("HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n");
     let not_modified = answer("HTTP/1.1 304 Not Modified\r\nLocation: /\r\n\r\n");
     for (script, expected) in [
@@ -676,7 +935,7 @@ async fn a_redirect_that_leads_nowhere_is_told_apart() {
 }
 
 #[tokio::test]
-async fn five_redirects_are_followed_and_a_sixth_is_not() {
+async fn b07_five_redirects_are_followed_and_a_sixth_is_not() {
     let hops = |number| {
         let mut scripts = vec![redirect(302, "/again"); number];
         scripts.push(answer(OK));
@@ -684,21 +943,23 @@ async fn five_redirects_are_followed_and_a_sixth_is_not() {
     };
     let server = Server::sequence(hops(5)).await;
     assert_eq!(told(&Probe::http(&server, following()).run().await), "200 pass");
-    let server = Server::sequence(hops(6)).await;
-    let outcome = Probe::http(&server, following()).run().await;
-    assert_eq!(told(&outcome), "302 OtherFailure too_many_redirects");
-    assert_eq!(server.ended(6).await.len(), 6);
+    for number in [6, 20] {
+        let server = Server::sequence(hops(number)).await;
+        let outcome = Probe::http(&server, following()).run().await;
+        assert_eq!(told(&outcome), "302 OtherFailure too_many_redirects");
+        assert_eq!(server.ended(6).await.len(), 6);
+    }
 }
 
 #[tokio::test]
-async fn a_redirect_loop_ends() {
+async fn b07_a_redirect_loop_ends() {
     let server = Server::start(redirect(301, "/")).await;
     let outcome = Probe::http(&server, following()).run().await;
     assert_eq!(told(&outcome), "301 OtherFailure too_many_redirects");
 }
 
 #[tokio::test]
-async fn a_redirect_keeps_or_changes_the_method() {
+async fn b07_a_redirect_keeps_or_changes_the_method() {
     for (method, status, then) in [
         ("POST", 301, "GET"),
         ("POST", 302, "GET"),
@@ -718,7 +979,7 @@ async fn a_redirect_keeps_or_changes_the_method() {
 }
 
 #[tokio::test]
-async fn a_hop_to_the_same_host_goes_to_the_endpoint_on_the_urls_port() {
+async fn b07_a_hop_to_the_same_host_goes_to_the_endpoint_on_the_urls_port() {
     let second = Server::start(answer(OK)).await;
     let location = format!("http://APP.example.com:{}/next", second.address.port());
     let first = Server::start(redirect(302, &location)).await;
@@ -731,7 +992,7 @@ async fn a_hop_to_the_same_host_goes_to_the_endpoint_on_the_urls_port() {
 }
 
 #[tokio::test]
-async fn a_hop_to_another_host_goes_where_its_name_leads_without_our_headers() {
+async fn b07_a_hop_to_another_host_goes_where_its_name_leads_without_our_headers() {
     let second = Server::start(answer(OK)).await;
     let port = second.address.port();
     let elsewhere: IpAddr = Ipv4Addr::new(127, 0, 0, 2).into();

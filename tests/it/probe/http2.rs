@@ -63,7 +63,7 @@ async fn content_is_sent_whole_and_its_length_is_exact() {
 }
 
 #[tokio::test]
-async fn over_tls_it_is_negotiated() {
+async fn h18_over_tls_it_is_negotiated() {
     let authority = Authority::new();
     let identity = || authority.issue(&["app.example.com"], 2020, 2100);
     let check = || HttpCheck { http2: true, ..https(&authority) };

@@ -46,7 +46,7 @@ async fn a_trusted_certificate_passes_and_the_session_is_closed_politely() {
 }
 
 #[tokio::test]
-async fn a_session_without_a_body_is_closed_politely() {
+async fn b20_a_session_without_a_body_is_closed_politely() {
     let authority = Authority::new();
     for (method, response) in [
         ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"),
@@ -62,7 +62,7 @@ async fn a_session_without_a_body_is_closed_politely() {
 }
 
 #[tokio::test]
-async fn certificates_are_told_apart() {
+async fn b17_certificates_are_told_apart() {
     let authority = Authority::new();
     let other = Authority::new();
     let issue = |names: &[&str], from, until| authority.issue(names, from, until);
@@ -80,6 +80,13 @@ async fn certificates_are_told_apart() {
         (issue(&["127.0.0.1"], 2020, 2100), None, "200 pass"),
         (issue(&["app.example.com"], 2020, 2100), None, "- TlsNameMismatch name_mismatch"),
         (issue(&["127.0.0.2"], 2020, 2100), None, "- TlsNameMismatch name_mismatch"),
+        // The subject's name is nobody's; only alternative names are.
+        (
+            authority.issue_called("app.example.com", &["www.example.com"]),
+            app,
+            "- TlsNameMismatch name_mismatch",
+        ),
+        (authority.issue_called("app.example.com", &[]), app, "- TlsNameMismatch name_mismatch"),
     ] {
         let (outcome, _) = over_tls(identity, https(&authority), host).await;
         assert_eq!(told(&outcome), expected);
@@ -87,7 +94,7 @@ async fn certificates_are_told_apart() {
 }
 
 #[tokio::test]
-async fn a_self_signed_certificate_among_the_roots_is_trusted_for_its_names_and_dates() {
+async fn b17_a_self_signed_certificate_among_the_roots_is_trusted_for_its_names_and_dates() {
     for ca in [true, false] {
         for (from, until, host, expected) in [
             (2020, 2100, "app.example.com", "200 pass"),
@@ -105,7 +112,7 @@ async fn a_self_signed_certificate_among_the_roots_is_trusted_for_its_names_and_
 }
 
 #[tokio::test]
-async fn the_server_name_goes_before_the_host_and_an_address_is_not_sent() {
+async fn b17_the_server_name_goes_before_the_host_and_an_address_is_not_sent() {
     let authority = Authority::new();
     let named = |name: Option<&str>| {
         let mut check = https(&authority);
@@ -128,7 +135,7 @@ async fn the_server_name_goes_before_the_host_and_an_address_is_not_sent() {
 }
 
 #[tokio::test]
-async fn an_insecure_probe_takes_any_certificate_and_still_sends_the_name() {
+async fn b17_an_insecure_probe_takes_any_certificate_and_still_sends_the_name() {
     let authority = Authority::new();
     for identity in [
         self_signed(&["www.example.com"], true),
@@ -143,7 +150,7 @@ async fn an_insecure_probe_takes_any_certificate_and_still_sends_the_name() {
 }
 
 #[tokio::test]
-async fn an_insecure_probe_still_wants_the_certificates_key() {
+async fn b17_an_insecure_probe_still_wants_the_certificates_key() {
     let authority = Authority::new();
     let shown = authority.issue(&["app.example.com"], 2020, 2100);
     let held = authority.issue(&["app.example.com"], 2020, 2100);
@@ -155,7 +162,7 @@ async fn an_insecure_probe_still_wants_the_certificates_key() {
 }
 
 #[tokio::test]
-async fn what_is_no_handshake_is_told_apart() {
+async fn b17_what_is_no_handshake_is_told_apart() {
     let alert = |code: u8| vec![Step::Write(vec![21, 3, 3, 0, 2, 2, code])];
     for (script, expected) in [
         (alert(112), "- TlsUnrecognizedName unrecognized_name"),
@@ -177,7 +184,7 @@ async fn what_is_no_handshake_is_told_apart() {
 }
 
 #[tokio::test]
-async fn a_tls_server_asked_in_plain_gives_no_http_answer() {
+async fn b17_a_tls_server_asked_in_plain_gives_no_http_answer() {
     let authority = Authority::new();
     let server = Server::tls(authority.issue(&["app.example.com"], 2020, 2100), answer(OK)).await;
     let outcome = Probe::http(&server, get()).run().await;
@@ -214,7 +221,7 @@ async fn one_prober_keeps_ways_of_verifying_apart() {
 }
 
 #[tokio::test]
-async fn a_hop_to_https_shakes_hands_with_the_endpoint() {
+async fn b07_a_hop_to_https_shakes_hands_with_the_endpoint() {
     let authority = Authority::new();
     let secure = Server::tls(authority.issue(&["app.example.com"], 2020, 2100), answer(OK)).await;
     let location = format!("https://app.example.com:{}/", secure.address.port());
@@ -232,7 +239,7 @@ async fn a_hop_to_https_shakes_hands_with_the_endpoint() {
 }
 
 #[tokio::test]
-async fn a_hop_to_plain_http_drops_tls() {
+async fn b07_a_hop_to_plain_http_drops_tls() {
     let authority = Authority::new();
     let plain = Server::start(answer(OK)).await;
     let location = format!("http://app.example.com:{}/", plain.address.port());
@@ -243,7 +250,7 @@ async fn a_hop_to_plain_http_drops_tls() {
 }
 
 #[tokio::test]
-async fn the_name_an_address_was_found_under_is_sent_when_there_is_no_host() {
+async fn b17_the_name_an_address_was_found_under_is_sent_when_there_is_no_host() {
     let authority = Authority::new();
     let server = Server::tls(authority.issue(&["www.example.com"], 2020, 2100), answer(OK)).await;
     let mut probe = Probe::http(&server, https(&authority));
@@ -252,6 +259,23 @@ async fn the_name_an_address_was_found_under_is_sent_when_there_is_no_host() {
     let seen = &server.ended(1).await[0];
     assert_eq!(seen.sni.as_deref(), Some("www.example.com"));
     assert_eq!(lines(seen, "host"), [format!("Host: www.example.com:{}", server.address.port())]);
+}
+
+#[tokio::test]
+async fn b07_b17_a_hop_to_another_host_shakes_hands_under_that_hosts_name() {
+    let authority = Authority::new();
+    let second = Server::tls(authority.issue(&["localhost"], 2020, 2100), answer(OK)).await;
+    let location = format!("https://localhost:{}/", second.address.port());
+    let first =
+        Server::tls(authority.issue(&["sni.example.com"], 2020, 2100), redirect(302, &location)).await;
+    let tls = TlsCheck { server_name: Some("sni.example.com".into()), ..trusting(&authority) };
+    let check = HttpCheck { tls: Some(tls), ..following() };
+    assert_eq!(told(&Probe::http(&first, check).host("app.example.com").run().await), "200 pass");
+    assert_eq!(first.ended(1).await[0].sni.as_deref(), Some("sni.example.com"));
+    let seen = second.ended(1).await;
+    let seen = seen.last().unwrap();
+    assert_eq!(seen.sni.as_deref(), Some("localhost"));
+    assert_eq!(lines(seen, "host"), [format!("Host: localhost:{}", second.address.port())]);
 }
 
 // Client certificates
@@ -292,7 +316,7 @@ async fn a_client_certificate_is_shown_to_who_asks_for_it() {
 }
 
 #[tokio::test]
-async fn a_hop_to_another_host_is_shown_no_client_certificate() {
+async fn b07_a_hop_to_another_host_is_shown_no_client_certificate() {
     let (authority, clients) = (Authority::new(), Authority::new());
     let identity = authority.issue(&["localhost"], 2020, 2100);
     let config = tls_config(identity, Some(&clients), &[]);
@@ -311,7 +335,7 @@ async fn a_hop_to_another_host_is_shown_no_client_certificate() {
 // Evidence
 
 #[tokio::test]
-async fn the_certificates_end_is_evidence_and_may_degrade_a_pass() {
+async fn h18_the_certificates_end_is_evidence_and_may_degrade_a_pass() {
     let authority = Authority::new();
     let day = Duration::from_secs(24 * 3600);
     let limits = |degraded_below, fail_below| TlsCheck { degraded_below, fail_below, ..trusting(&authority) };

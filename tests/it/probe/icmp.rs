@@ -41,7 +41,7 @@ async fn both_families_pass_over_raw_and_over_datagram_sockets() {
 }
 
 #[tokio::test]
-async fn silence_times_out_and_unreachable_fails_at_once() {
+async fn b22_silence_times_out_and_unreachable_fails_at_once() {
     let Some(namespace) = Namespace::filtered(&[
         "ip daddr 127.0.0.2 icmp type echo-request drop",
         "ip daddr 127.0.0.3 icmp type echo-request reject with icmp type host-unreachable",
@@ -70,7 +70,7 @@ async fn silence_times_out_and_unreachable_fails_at_once() {
 }
 
 #[tokio::test]
-async fn replies_to_others_are_not_taken_for_ones_own() {
+async fn b22_replies_to_others_are_not_taken_for_ones_own() {
     let Some(namespace) = Namespace::filtered(&[
         // of the requests to one address every second is lost
         "ip daddr 127.0.0.2 icmp type echo-request numgen inc mod 2 0 drop",

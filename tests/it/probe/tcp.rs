@@ -86,7 +86,7 @@ async fn b20_a_peer_that_is_still_talking_is_heard_out() {
 }
 
 #[tokio::test]
-async fn sending_alone_passes_and_leaves_politely() {
+async fn b20_sending_alone_passes_and_leaves_politely() {
     let server = Server::start(vec![Step::Line, write("ignored\r\n"), Step::Hold]).await;
     let begun = Instant::now();
     assert_eq!(told(&Probe::new(server.address, check("QUIT\r\n", "")).run().await), "- pass");

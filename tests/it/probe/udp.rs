@@ -3,6 +3,7 @@
 use std::net::{SocketAddr, UdpSocket};
 
 use haledns::model::{Check, UdpCheck};
+use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{LONG, Probe, SHORT, told};
 use crate::support::namespace::Namespace;
@@ -109,6 +110,50 @@ async fn b22_an_unreachable_of_another_port_is_not_taken_for_ones_own() {
     let (silent, refused) = tokio::join!(silent.run(), refused.run());
     assert_eq!(told(&silent), "- pass");
     assert_eq!(told(&refused), "- UdpPortUnreachable port_unreachable");
+}
+
+/// Tells `from` by ICMP that nobody listens at `to`, as if it had just asked.
+fn unreachable(namespace: &Namespace, from: SocketAddr, to: SocketAddr) {
+    let (SocketAddr::V4(from), SocketAddr::V4(to)) = (from, to) else { panic!("both are IPv4") };
+    let mut packet = vec![3, 3, 0, 0, 0, 0, 0, 0];
+    packet.extend([0x45, 0, 0, 28, 0, 1, 0, 0, 64, 17, 0, 0]);
+    packet.extend([from.ip().octets(), to.ip().octets()].concat());
+    packet.extend([from.port().to_be_bytes(), to.port().to_be_bytes(), [0, 8], [0, 0]].concat());
+    let words = packet.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+    let sum = words.sum::<u32>();
+    let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    packet[2..4].copy_from_slice(&checksum.to_be_bytes());
+    namespace.inside(move || {
+        let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::ICMPV4)).unwrap();
+        socket.send_to(&packet, &SocketAddr::from((*from.ip(), 0)).into()).unwrap();
+    });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b22_a_late_unreachable_belongs_to_the_probe_that_it_quotes() {
+    let Some(namespace) = Namespace::new() else { return };
+    let (server, other) = (bound(&namespace, "127.0.0.1:0"), bound(&namespace, "127.0.0.1:0"));
+    let (to, elsewhere) = (server.local_addr().unwrap(), other.local_addr().unwrap());
+    let outcome = datagram(to).within(SHORT).inside(&namespace.0).run().await;
+    assert_eq!(told(&outcome), "- pass", "silence");
+    let (_, earlier) = received(&server);
+
+    // word of the probe before, or of another endpoint's port, comes while the next one waits
+    let probe = tokio::spawn(datagram(to).inside(&namespace.0).run());
+    let (_, current) = received(&server);
+    assert_ne!(earlier, current, "each probe has a port of its own");
+    unreachable(&namespace, earlier, to);
+    unreachable(&namespace, current, elsewhere);
+    server.send_to(b"here", current).unwrap();
+    assert_eq!(told(&probe.await.unwrap()), "- pass");
+
+    // and of itself it is heard
+    let probe = tokio::spawn(datagram(to).inside(&namespace.0).run());
+    let (_, current) = received(&server);
+    unreachable(&namespace, current, to);
+    let outcome = probe.await.unwrap();
+    assert_eq!(told(&outcome), "- UdpPortUnreachable port_unreachable");
+    assert!(outcome.took < LONG);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use hickory_proto::op::{Message, MessageType};
+use hickory_proto::op::{Message, MessageType, ResponseCode};
 use hickory_proto::rr::rdata::A;
 use hickory_proto::rr::{RData, Record, RecordType};
 
@@ -12,8 +12,21 @@ use crate::support::dns::ask;
 use crate::support::folder::Folder;
 use crate::support::hale::{Hale, until};
 
-/// The addresses that a resolver has for every name.
-type Says = Arc<Mutex<Vec<Ipv4Addr>>>;
+/// What a resolver says of every name.
+#[derive(Default)]
+struct Word {
+    addresses: Vec<Ipv4Addr>,
+    /// It says SERVFAIL.
+    fails: bool,
+    /// How often it was asked since the word was changed.
+    asked: usize,
+}
+
+type Says = Arc<Mutex<Word>>;
+
+fn word(last: &[u8]) -> Word {
+    Word { addresses: last.iter().map(|&last| [192, 0, 2, last].into()).collect(), ..Word::default() }
+}
 
 /// A resolver that says what it is told to, with a TTL of a second, until the
 /// process ends.
@@ -28,11 +41,15 @@ fn resolver(says: &Says) -> SocketAddr {
             let mut reply = query.clone();
             reply.metadata.message_type = MessageType::Response;
             let question = &query.queries[0];
-            if question.query_type() == RecordType::A {
+            let mut says = says.lock().unwrap();
+            says.asked += 1;
+            if says.fails {
+                reply.metadata.response_code = ResponseCode::ServFail;
+            } else if question.query_type() == RecordType::A {
                 let record = |address: &Ipv4Addr| {
                     Record::from_rdata(question.name().clone(), 1, RData::A(A(*address)))
                 };
-                reply.answers.extend(says.lock().unwrap().iter().map(record));
+                reply.answers.extend(says.addresses.iter().map(record));
             }
             let _ = socket.send_to(&reply.to_vec().unwrap(), from);
         }
@@ -52,18 +69,25 @@ fn configuration(resolver: SocketAddr) -> String {
 
 #[test]
 fn b27_addresses_follow_the_name() {
-    let says: Says = Arc::new(Mutex::new(vec![[192, 0, 2, 1].into()]));
+    let says: Says = Arc::new(Mutex::new(word(&[1])));
     let folder = Folder::with("a.yaml", &configuration(resolver(&says)));
     let hale = Hale::serve(folder.path());
     let reply = ask(hale.address(), "www.example.com.");
     assert!(reply.is(&["192.0.2.1"]), "it serves when the name is looked up: {reply:?}\n{}", hale.log());
-    *says.lock().unwrap() = vec![[192, 0, 2, 2].into(), [192, 0, 2, 3].into()];
+    *says.lock().unwrap() = word(&[2, 3]);
     until("the name has two other addresses", || {
         ask(hale.address(), "www.example.com.").is(&["192.0.2.2", "192.0.2.3"])
     });
-    // that nothing moves while lookups fail is a matter of time: see `Hosts`
-    *says.lock().unwrap() = Vec::new();
+    let mark = hale.mark();
+    *says.lock().unwrap() = Word { fails: true, ..Word::default() };
+    // IPv4 and IPv6, and each of them more than once
+    until("look-ups fail several times", || says.lock().unwrap().asked > 8);
+    hale.line_after(mark, "web.example.net");
+    let reply = ask(hale.address(), "www.example.com.");
+    assert!(reply.is(&["192.0.2.2", "192.0.2.3"]), "a lost look-up moves nothing: {reply:?}");
+    // that it is so for an hour is a matter of time: see `Hosts`
+    *says.lock().unwrap() = word(&[]);
     until("a name without addresses leaves nothing", || ask(hale.address(), "www.example.com.").is(&[]));
-    *says.lock().unwrap() = vec![[192, 0, 2, 4].into()];
+    *says.lock().unwrap() = word(&[4]);
     until("it comes back", || ask(hale.address(), "www.example.com.").is(&["192.0.2.4"]));
 }

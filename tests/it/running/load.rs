@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use socket2::SockRef;
 
+use super::leaks::resident;
 use super::{WWW, fixed};
-use crate::support::dns::{query, socket};
+use crate::support::dns::{ask_tcp, connect, query, socket};
 use crate::support::folder::Folder;
 use crate::support::hale::{Hale, until};
 
@@ -116,7 +117,7 @@ fn under_load(server: SocketAddr, rate: u32, meanwhile: impl FnOnce()) -> Tally 
 }
 
 #[test]
-fn reloads_under_load_mix_nothing_and_lose_nothing() {
+fn d14_reloads_under_load_mix_nothing_and_lose_nothing() {
     const LONG: Duration = Duration::from_millis(2500);
     let text = |version: usize| {
         let ([a, b, c, d], ttl) = VERSIONS[version];
@@ -157,4 +158,33 @@ fn reloads_under_load_mix_nothing_and_lose_nothing() {
     assert!(loaded.of[0] > 0 && loaded.of[1] > 0, "{:?}", loaded.of);
     // signals may fall together, and the log may be late
     until("the reloads are told", || hale.count("configuration reloaded") >= reloads / 2);
+}
+
+#[test]
+fn d14_connections_outlive_reloads_and_old_configurations_leave_no_memory_taken() {
+    let text = |reload: usize| {
+        let more = |n: usize| format!("  w{n}: {{ ttl: 30, default_pools: [main], fallback_pool: sorry }}\n");
+        fixed(&format!("192.0.2.{reload}"), 30) + &(0..1000).map(more).collect::<String>()
+    };
+    let folder = Folder::with("a.yaml", &text(0));
+    let hale = Hale::serve(folder.path());
+    let mut streams: Vec<_> = (0..50).map(|_| connect(hale.address())).collect();
+    let mut settled = 0;
+    for reload in 1..=40 {
+        let mark = hale.mark();
+        folder.replace("a.yaml", &text(reload));
+        hale.signal(Signal::HUP);
+        hale.line_after(mark, "configuration reloaded");
+        let address = format!("192.0.2.{reload}");
+        until("the new answer", || ask_tcp(&mut streams[0], WWW).is(&[&address]));
+        for stream in &mut streams {
+            let reply = ask_tcp(stream, WWW);
+            assert!(reply.is(&[&address]), "after reload {reload}: {reply:?}");
+        }
+        if reload == 10 {
+            settled = resident(&hale);
+        }
+    }
+    let room = settled + (8 << 10);
+    until("what they took is free again", || resident(&hale) < room);
 }

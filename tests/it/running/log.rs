@@ -17,7 +17,7 @@ use crate::support::folder::Folder;
 use crate::support::hale::{Hale, command, signal, until};
 
 #[test]
-fn what_the_log_says_is_down_is_in_no_later_answer() {
+fn d08_what_the_log_says_is_down_is_in_no_later_answer() {
     let (stays, goes) =
         (Endpoint::start("127.0.0.1", Manner::Answers), Endpoint::start("127.0.0.2", Manner::Answers));
     let text = format!("server: {{ udp_workers: 4 }}\n{}", probed(&[stays.address, goes.address], 30));
@@ -68,7 +68,7 @@ fn what_the_log_says_is_down_is_in_no_later_answer() {
 }
 
 #[test]
-fn json_lines_tell_every_change_with_from_to_reason_and_since() {
+fn b29_json_lines_tell_every_change_with_from_to_reason_and_since() {
     let lives = Endpoint::start("127.0.0.1", Manner::Answers);
     let address = lives.address;
     let folder = Folder::with("a.yaml", &probed(&[address, dead("127.0.0.2")], 30));

@@ -38,7 +38,7 @@ fn slow(endpoints: &[SocketAddr]) -> String {
 }
 
 #[test]
-fn verdicts_survive_a_kill_and_the_next_start_waits_for_nothing() {
+fn h5_verdicts_survive_a_kill_and_the_next_start_waits_for_nothing() {
     let good = Endpoint::start("127.0.0.1", Manner::Answers);
     let bad = dead("127.0.0.2");
     let folder = Folder::with("a.yaml", &slow(&[good.address, bad]));
@@ -65,7 +65,7 @@ fn verdicts_survive_a_kill_and_the_next_start_waits_for_nothing() {
 }
 
 #[test]
-fn verdicts_that_are_too_old_are_not_used() {
+fn h5_verdicts_that_are_too_old_are_not_used() {
     let good = Endpoint::start("127.0.0.1", Manner::Answers);
     let text = probed(&[good.address], 30).replace("timeout: 5s", "timeout: 60s");
     let folder =
@@ -83,7 +83,7 @@ fn verdicts_that_are_too_old_are_not_used() {
 }
 
 #[test]
-fn overrides_survive_a_kill_and_a_reload_and_end_by_themselves() {
+fn h16_overrides_survive_a_kill_and_a_reload_and_end_by_themselves() {
     let folder = Folder::with("a.yaml", &fixed("192.0.2.1", 30));
     let first = serve(&folder);
     let state = folder.join("state");

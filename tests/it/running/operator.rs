@@ -52,7 +52,7 @@ impl Served {
 }
 
 #[test]
-fn a_drained_endpoint_leaves_the_answers_at_once_and_is_drained_after_the_ttl() {
+fn h11_a_drained_endpoint_leaves_the_answers_at_once_and_is_drained_after_the_ttl() {
     let lives = Endpoint::start("127.0.0.1", Manner::Answers);
     let served = Served::start(&probed(&[lives.address], 1));
     assert!(served.answers(&["127.0.0.1"]));
@@ -77,7 +77,7 @@ fn a_drained_endpoint_leaves_the_answers_at_once_and_is_drained_after_the_ttl() 
 }
 
 #[test]
-fn switching_off_and_on_and_forcing_verdicts() {
+fn h16_switching_off_and_on_and_forcing_verdicts() {
     let lives = Endpoint::start("127.0.0.1", Manner::Answers);
     let also = Endpoint::start("127.0.0.3", Manner::Answers);
     let text = probed(&[lives.address, dead("127.0.0.2"), also.address], 30);

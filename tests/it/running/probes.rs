@@ -9,9 +9,10 @@ use crate::support::dns::{ask, connect};
 use crate::support::endpoint::{Endpoint, Manner};
 use crate::support::folder::Folder;
 use crate::support::hale::{Hale, until};
+use crate::support::server::{Server, Step};
 
 #[test]
-fn two_hundred_endpoints_that_hang_take_one_descriptor_each_and_no_more() {
+fn d12_two_hundred_endpoints_that_hang_take_one_descriptor_each_and_no_more() {
     const TARGETS: usize = 200;
     let hangs = Endpoint::start("0.0.0.0", Manner::Hangs);
     let port = hangs.address.port();
@@ -62,4 +63,33 @@ fn the_endpoints_of_these_tests_see_overlaps() {
     assert_eq!(overlaps(2), 0);
     let _third = connect(hangs.address);
     assert_eq!(overlaps(3), 1);
+}
+
+#[test]
+fn b13_the_place_of_a_probe_that_hangs_is_free_again_at_its_deadline() {
+    let (hangs, answers) =
+        (Endpoint::start("127.0.0.1", Manner::Hangs), Endpoint::start("127.0.0.2", Manner::Answers));
+    let text = super::probed(&[hangs.address, answers.address], 30).replace("timeout: 5s", "timeout: 100ms");
+    let folder = Folder::with("a.yaml", &format!("server: {{ max_probes: 1 }}\n{text}"));
+    let hale = Hale::serve(folder.path());
+    until("both are probed in turns", || hangs.connections() >= 5 && answers.connections() >= 5);
+    assert!(ask(hale.address(), WWW).is(&["127.0.0.2"]));
+}
+
+#[test]
+fn b05_answers_larger_than_any_buffer_stop_no_schedule() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let script = |status: &str| {
+        let head = format!("HTTP/1.1 {status}\r\nContent-Length: 100000000\r\n\r\n");
+        vec![Step::Head, Step::Write(head.into()), Step::Endless(b"all is well ".repeat(500))]
+    };
+    let scripts =
+        ["404 Not Found", "200 OK", "404 Not Found", "404 Not Found", "200 OK"].map(script).to_vec();
+    let server = runtime.block_on(Server::sequence(scripts));
+    let text =
+        super::probed(&[server.address], 30).replace("type: http", "type: http, expected_body: all is");
+    let folder = Folder::with("a.yaml", &text);
+    let hale = Hale::serve(folder.path());
+    until("it is probed again and again", || server.connections() > 10);
+    until("its last word counts", || ask(hale.address(), WWW).is(&["127.0.0.1"]));
 }

@@ -28,7 +28,7 @@ pub fn free_address() -> SocketAddr {
 }
 
 #[test]
-fn sockets_are_bound_only_after_the_first_probe_round() {
+fn b15_h5_sockets_are_bound_only_after_the_first_probe_round() {
     let hangs = Endpoint::start("127.0.0.1", Manner::Hangs);
     let text = format!("server: {{ startup_wait: 10m }}\n{}", probed(&[hangs.address], 30));
     let folder = Folder::with("a.yaml", &text.replace("timeout: 5s", "timeout: 2s"));
@@ -48,7 +48,7 @@ fn sockets_are_bound_only_after_the_first_probe_round() {
 }
 
 #[test]
-fn startup_wait_bounds_the_wait_for_endpoints_that_hang() {
+fn b15_h5_startup_wait_bounds_the_wait_for_endpoints_that_hang() {
     let hangs = Endpoint::start("127.0.0.1", Manner::Hangs);
     let lives = Endpoint::start("127.0.0.2", Manner::Answers);
     for (endpoints, answer) in
@@ -66,7 +66,7 @@ fn startup_wait_bounds_the_wait_for_endpoints_that_hang() {
 }
 
 #[test]
-fn a_dead_endpoint_is_not_even_in_the_first_answer() {
+fn b15_a_dead_endpoint_is_not_even_in_the_first_answer() {
     let lives = Endpoint::start("127.0.0.1", Manner::Answers);
     let folder = Folder::with("a.yaml", &probed(&[dead("127.0.0.2"), lives.address, dead("127.0.0.3")], 30));
     let hale = Hale::serve(folder.path());
@@ -107,4 +107,29 @@ fn a_change_of_the_files_during_the_start_is_not_missed() {
     folder.replace("a.yaml", &format!("server: {{ startup_wait: 800ms }}\n{}", fixed("192.0.2.2", 30)));
     hale.line("configuration reloaded");
     until("the new answer", || ask(hale.address(), WWW).is(&["192.0.2.2"]));
+}
+
+#[test]
+fn b15_from_the_first_answer_on_only_what_has_passed_is_answered() {
+    let lives = Endpoint::start("127.0.0.1", Manner::Answers);
+    let hangs = Endpoint::start("127.0.0.3", Manner::Hangs);
+    let text = probed(&[dead("127.0.0.2"), lives.address, hangs.address], 30).replace(
+        "interval: 200ms, timeout: 5s, consecutive_up: 1",
+        "interval: 30s, timeout: 2s, consecutive_up: 3",
+    );
+    let folder = Folder::with("a.yaml", &format!("server: {{ startup_wait: 0 }}\n{text}"));
+    let hale = Hale::serve(folder.path()); // nothing is known yet
+    let begun = Instant::now();
+    let mut replies = Vec::new();
+    // what may be answered: the fallback pool, and then what has passed once
+    until("one pass is enough", || {
+        replies.push(ask(hale.address(), WWW));
+        replies.last().unwrap().is(&["127.0.0.1"])
+    });
+    assert!(begun.elapsed() < Duration::from_secs(3), "the first probes come at once: {:?}", begun.elapsed());
+    hale.line("endpoint main/e3 is unhealthy");
+    replies.push(ask(hale.address(), WWW));
+    for reply in &replies {
+        assert!(reply.is(&["203.0.113.5"]) || reply.is(&["127.0.0.1"]), "{reply:?}");
+    }
 }

@@ -94,7 +94,7 @@ fn after_a_kill_the_same_address_serves_again_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn an_engine_that_ends_by_a_defect_is_noticed_and_the_rest_still_stops() {
+async fn d10_an_engine_that_ends_by_a_defect_is_noticed_and_the_rest_still_stops() {
     let folder = Folder::with("a.yaml", &probed(&[dead("127.0.0.1")], 30));
     let loaded = haledns::config::load(&[folder.path().to_owned()]).unwrap();
     let tell = Box::new(|_: &_, _: &_| panic!("on purpose"));

@@ -78,6 +78,14 @@ impl Authority {
         Identity::new(&params.signed_by(&key, &self.0).unwrap(), &key)
     }
 
+    /// An identity whose subject is called so, for these names.
+    pub fn issue_called(&self, common: &str, names: &[&str]) -> Identity {
+        let mut params = params(names);
+        params.distinguished_name = common_name(common);
+        let key = key();
+        Identity::new(&params.signed_by(&key, &self.0).unwrap(), &key)
+    }
+
     /// An identity for names and addresses, valid from one year to another.
     pub fn issue(&self, names: &[&str], from: i32, until: i32) -> Identity {
         let mut params = params(names);

@@ -2,9 +2,12 @@
 //! whatever packet filter the test wants.
 
 use std::fs::File;
+use std::net::SocketAddr;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
+
+use tokio::net::TcpListener;
 
 use super::programs;
 
@@ -51,6 +54,21 @@ impl Namespace {
     /// Lets everybody send echo requests from datagram sockets.
     pub fn open_ping(&self) {
         self.run("sh", &["-c", "echo 0 2147483647 > /proc/sys/net/ipv4/ping_group_range"]);
+    }
+
+    /// Gives the loopback interface further addresses.
+    pub fn with_addresses(self, addresses: &[&str]) -> Namespace {
+        for address in addresses {
+            self.run("ip", &["address", "add", address, "dev", "lo"]);
+        }
+        self
+    }
+
+    /// A listener inside.
+    pub fn listen(&self, address: SocketAddr) -> TcpListener {
+        let listener = self.inside(move || std::net::TcpListener::bind(address).unwrap());
+        listener.set_nonblocking(true).unwrap();
+        TcpListener::from_std(listener).unwrap()
     }
 
     /// The file that stands for it.

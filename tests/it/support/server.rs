@@ -104,7 +104,11 @@ impl Server {
 
     /// Over TLS of any kind.
     pub async fn under(address: SocketAddr, scripts: Vec<Vec<Step>>, config: Option<ServerConfig>) -> Server {
-        let listener = TcpListener::bind(address).await.unwrap();
+        Server::over(TcpListener::bind(address).await.unwrap(), scripts, config)
+    }
+
+    /// Over a listener that somebody else has made.
+    pub fn over(listener: TcpListener, scripts: Vec<Vec<Step>>, config: Option<ServerConfig>) -> Server {
         let address = listener.local_addr().unwrap();
         let acceptor = config.map(|config| TlsAcceptor::from(Arc::new(config)));
         let (log, seen) = watch::channel(Vec::new());
