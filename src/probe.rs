@@ -64,7 +64,7 @@ impl Prober {
         };
         let (here, task) = (Arc::clone(&self.here), task.clone());
         let probe = async move { here.run(&task).await };
-        match self.namespaces.run(namespace, probe).await {
+        match Box::pin(self.namespaces.run(namespace, probe)).await {
             Ok(outcome) => outcome,
             Err(namespace::Unavailable) => {
                 Outcome::new(ProbeResult::Error, Reason::OtherFailure, "namespace_unavailable")
@@ -109,22 +109,25 @@ impl Here {
         (ending, progress)
     }
 
+    /// The usual probes have futures of their own size; those of the others, up
+    /// to 8 KiB, are put aside, for every probe would have room for the largest.
     async fn check(&self, task: &ProbeTask, progress: &mut Progress) -> Result<(), Failure> {
+        let tls = &self.tls;
         match &task.monitor.check {
             Check::Tcp(check) => tcp::probe(task, check, progress).await,
             Check::Http(check) => {
-                let probe = http::Probe { configs: &self.tls, patterns: &self.patterns, task, check };
-                http::probe(probe, progress).await
+                let probe = http::Probe { configs: tls, patterns: &self.patterns, task, check };
+                Box::pin(http::probe(probe, progress)).await
             }
             Check::Icmp => icmp::probe(task, progress).await,
             Check::Udp(check) => udp::probe(task, check, progress).await,
-            Check::Smtp(check) => smtp::probe(&self.tls, task, check, progress).await,
-            Check::Tls(check) => handshake::probe(&self.tls, task, check, progress).await,
-            Check::Dns(check) => dns::probe(task, check, progress).await,
-            Check::Grpc(check) => grpc::probe(&self.tls, task, check, progress).await,
-            Check::Agent(check) => agent::probe(task, check, progress).await,
-            Check::Exec(check) => exec::probe(task, check, progress).await,
-            Check::Prometheus(check) => prometheus::probe(&self.tls, task, check, progress).await,
+            Check::Smtp(check) => Box::pin(smtp::probe(tls, task, check, progress)).await,
+            Check::Tls(check) => Box::pin(handshake::probe(tls, task, check, progress)).await,
+            Check::Dns(check) => Box::pin(dns::probe(task, check, progress)).await,
+            Check::Grpc(check) => Box::pin(grpc::probe(tls, task, check, progress)).await,
+            Check::Agent(check) => Box::pin(agent::probe(task, check, progress)).await,
+            Check::Exec(check) => Box::pin(exec::probe(task, check, progress)).await,
+            Check::Prometheus(check) => Box::pin(prometheus::probe(tls, task, check, progress)).await,
             // The engine answers these by itself.
             Check::Push | Check::Static(_) => Err(Failure::NotTested(Reason::OtherFailure, "not_probed")),
         }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use haledns::health::{Outcome, ProbeResult, ProbeTask};
-use haledns::model::{Check, Monitor, Reach, Source, Thresholds, Vantage};
+use haledns::model::{Check, Monitor, Reach, Source, TcpCheck, Thresholds, Vantage};
 use haledns::probe::Prober;
 
 /// Shorter than the usual timeout, for probes that are to run into it.
@@ -87,4 +87,12 @@ fn told(outcome: &Outcome) -> String {
         ProbeResult::Fail => format!("{status} {:?} {}", outcome.reason, outcome.detail),
         ProbeResult::Error => format!("{status} error {:?} {}", outcome.reason, outcome.detail),
     }
+}
+
+#[test]
+fn a_probe_has_no_room_for_what_only_others_need() {
+    let (prober, probe) =
+        (Prober::new(), Probe::new(([127, 0, 0, 1], 1).into(), Check::Tcp(TcpCheck::default())));
+    let octets = size_of_val(&prober.run(&probe.0));
+    assert!(octets < 2500, "{octets}");
 }
