@@ -794,6 +794,11 @@ impl Endpoint {
         }
     }
 
+    /// What the configuration calls all addresses of its host name.
+    pub fn of_all(&self) -> Option<&str> {
+        self.hostname.as_ref().and_then(|_| self.name.rsplit_once('@')).map(|(of_all, _)| of_all)
+    }
+
     /// Whether the configuration calls it so: by its own name, or by that of
     /// the host name it is one of the addresses of.
     pub fn is_called(&self, name: &str) -> bool {
@@ -804,8 +809,7 @@ impl Endpoint {
 /// Whether an endpoint of this name, which a host name has or not, is called
 /// `name` by the configuration.
 pub fn is_called(own: &str, by_host_name: bool, name: &str) -> bool {
-    let rest = own.strip_prefix(name);
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('@') && by_host_name)
+    own == name || by_host_name && own.rsplit_once('@').is_some_and(|(of_all, _)| of_all == name)
 }
 
 /// An endpoint given by host name.

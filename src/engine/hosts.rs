@@ -4,7 +4,7 @@
 //! by itself. A lookup that fails moves nothing for as long as the addresses
 //! of before may serve.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +37,10 @@ pub type HostMemory = BTreeMap<Arc<str>, (Vec<IpAddr>, Moment)>;
 #[derive(Clone, Debug, Default)]
 pub struct Hosts {
     names: BTreeMap<Arc<str>, Known>,
+    /// When those that aren't being looked up are due.
+    due: BTreeSet<(Moment, Arc<str>)>,
+    /// How many were never looked up.
+    unseen: usize,
     /// What a former run knew, and until when it is good.
     remembered: HostMemory,
 }
@@ -71,6 +75,12 @@ impl Hosts {
         all
     }
 
+    /// What is to be kept of one name.
+    pub fn memory_of(&self, name: &str) -> (Vec<IpAddr>, Moment) {
+        let known = self.names.get(name).filter(|known| !known.addresses.is_empty());
+        known.map(|known| (known.addresses.clone(), known.good_until)).unwrap_or_default()
+    }
+
     /// Takes on the names of another configuration, of the pools that are
     /// enabled.
     pub fn adopt(&mut self, model: &Model, is_enabled: impl Fn(&Pool) -> bool, now: Moment) {
@@ -82,6 +92,9 @@ impl Hosts {
                 self.names.insert(Arc::clone(name), known);
             }
         }
+        let waiting = self.names.iter().filter(|(_, known)| !known.running);
+        self.due = waiting.map(|(name, known)| (known.next, Arc::clone(name))).collect();
+        self.unseen = self.names.values().filter(|known| !known.seen).count();
     }
 
     /// A name that is to be looked up at once; what a former run knew of it
@@ -96,14 +109,17 @@ impl Hosts {
 
     /// The next name to be looked up now.
     pub fn begin(&mut self, now: Moment) -> Option<Arc<str>> {
-        let (name, known) = self.names.iter_mut().find(|(_, known)| !known.running && known.next <= now)?;
-        known.running = true;
-        Some(Arc::clone(name))
+        self.wake_at().filter(|at| *at <= now)?;
+        let (_, name) = self.due.pop_first()?;
+        self.names.get_mut(&name).expect("only known names are due").running = true;
+        Some(name)
     }
 
     /// Takes in what a lookup found; tells whether addresses changed.
-    pub fn found(&mut self, name: &str, lookup: Lookup, now: Moment) -> bool {
+    pub fn found(&mut self, name: &Arc<str>, lookup: Lookup, now: Moment) -> bool {
         let Some(known) = self.names.get_mut(name) else { return false };
+        self.due.remove(&(known.next, Arc::clone(name)));
+        self.unseen -= usize::from(!known.seen);
         (known.seen, known.running) = (true, false);
         let before = known.addresses.clone();
         match lookup {
@@ -127,6 +143,7 @@ impl Hosts {
                 }
             }
         }
+        self.due.insert((known.next, Arc::clone(name)));
         known.addresses != before
     }
 
@@ -142,12 +159,12 @@ impl Hosts {
 
     /// Whether every name was looked up at least once.
     pub fn is_settled(&self) -> bool {
-        self.names.values().all(|known| known.seen)
+        self.unseen == 0
     }
 
     /// When the next lookup is due.
     pub fn wake_at(&self) -> Option<Moment> {
-        self.names.values().filter(|known| !known.running).map(|known| known.next).min()
+        self.due.first().map(|(at, _)| *at)
     }
 
     /// The configuration with every host name's addresses among the endpoints;
@@ -226,14 +243,15 @@ mod tests {
 
     #[test]
     fn every_address_of_a_name_is_an_endpoint_in_its_place() {
+        let web: Arc<str> = "web.example.net".into();
         let mut hosts = Hosts::default();
         hosts.adopt(&model(), |pool| pool.enabled, at(0));
         assert_eq!(names(&hosts), ["a 192.0.2.1", "b 192.0.2.2"]);
         assert_eq!(hosts.begin(at(0)).as_deref(), Some("web.example.net"));
         assert_eq!(hosts.begin(at(0)), None, "one lookup at a time");
-        assert!(hosts.found("web.example.net", found(&[7], 60), at(1)));
+        assert!(hosts.found(&web, found(&[7], 60), at(1)));
         assert_eq!(names(&hosts), ["a 192.0.2.1", "web@198.51.100.7 198.51.100.7", "b 192.0.2.2"]);
-        assert!(hosts.found("web.example.net", found(&[8, 7, 8], 60), at(2)));
+        assert!(hosts.found(&web, found(&[8, 7, 8], 60), at(2)));
         assert_eq!(
             names(&hosts),
             ["a 192.0.2.1", "web@198.51.100.7 198.51.100.7", "web@198.51.100.8 198.51.100.8", "b 192.0.2.2"]
@@ -242,15 +260,16 @@ mod tests {
 
     #[test]
     fn a_lost_lookup_moves_nothing_for_an_hour() {
+        let web: Arc<str> = "web.example.net".into();
         let mut hosts = Hosts::default();
         hosts.adopt(&model(), |pool| pool.enabled, at(0));
-        hosts.found("web.example.net", found(&[7], 1), at(0));
+        hosts.found(&web, found(&[7], 1), at(0));
         assert_eq!(hosts.wake_at(), Some(at(5)), "a TTL of a second is taken as five");
-        assert!(!hosts.found("web.example.net", Lookup::Failed, at(5)));
-        assert!(!hosts.found("web.example.net", Lookup::Failed, at(3604)));
-        assert!(hosts.found("web.example.net", Lookup::Failed, at(3605)));
-        hosts.found("web.example.net", found(&[7], 7200), at(3610));
+        assert!(!hosts.found(&web, Lookup::Failed, at(5)));
+        assert!(!hosts.found(&web, Lookup::Failed, at(3604)));
+        assert!(hosts.found(&web, Lookup::Failed, at(3605)));
+        hosts.found(&web, found(&[7], 7200), at(3610));
         assert_eq!(hosts.wake_at(), Some(at(3610 + 3600)), "and two hours as one");
-        assert!(hosts.found("web.example.net", Lookup::NoSuchName, at(9000)), "that is an answer");
+        assert!(hosts.found(&web, Lookup::NoSuchName, at(9000)), "that is an answer");
     }
 }

@@ -4,7 +4,7 @@
 //! who, why and until when, ends by itself, and belongs to names, so that it
 //! survives a reload.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -66,6 +66,11 @@ pub enum Slot {
     Health,
 }
 
+impl Slot {
+    /// All there are.
+    pub const ALL: [Slot; 2] = [Slot::Traffic, Slot::Health];
+}
+
 /// One thing said over a verdict.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Override {
@@ -82,47 +87,101 @@ pub struct Override {
 
 /// All that operators have said.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Overrides(BTreeMap<(Scope, Slot), Override>);
+pub struct Overrides {
+    said: BTreeMap<(Scope, Slot), Override>,
+    /// Of those that end by themselves: when, the next one first.
+    ends: BTreeSet<(Moment, Scope, Slot)>,
+}
 
 impl Overrides {
     /// What holds of `scope` at `now`.
     pub fn get(&self, scope: &Scope, slot: Slot, now: Moment) -> Option<&Override> {
-        if self.0.is_empty() {
+        if self.said.is_empty() {
             return None; // the usual case, and a clone for the key less
         }
-        let found = self.0.get(&(scope.clone(), slot))?;
+        let found = self.said.get(&(scope.clone(), slot))?;
         found.until.is_none_or(|until| now < until).then_some(found)
+    }
+
+    /// All that holds of `scope` at `now`.
+    pub fn of(&self, scope: &Scope, now: Moment) -> impl Iterator<Item = &Override> {
+        Slot::ALL.into_iter().filter_map(move |slot| self.get(scope, slot, now))
     }
 
     /// Says something of `scope`, over what was said before.
     pub fn set(&mut self, scope: Scope, said: Override) {
-        self.0.insert((scope, said.action.slot()), said);
+        let slot = said.action.slot();
+        self.clear(&scope, slot);
+        self.ends.extend(said.until.map(|until| (until, scope.clone(), slot)));
+        self.said.insert((scope, slot), said);
     }
 
     /// Takes back what was said.
     pub fn clear(&mut self, scope: &Scope, slot: Slot) -> Option<Override> {
-        self.0.remove(&(scope.clone(), slot))
+        let said = self.said.remove(&(scope.clone(), slot))?;
+        if let Some(until) = said.until {
+            self.ends.remove(&(until, scope.clone(), slot));
+        }
+        Some(said)
     }
 
-    /// Takes out those that have ended.
-    pub fn expire(&mut self, now: Moment) -> Vec<(Scope, Override)> {
-        let ended = |said: &Override| said.until.is_some_and(|until| until <= now);
-        let gone: Vec<_> = self.0.extract_if(.., |_, said| ended(said)).collect();
-        gone.into_iter().map(|((scope, _), said)| (scope, said)).collect()
+    /// Takes out the next one that has ended.
+    pub fn expire(&mut self, now: Moment) -> Option<(Scope, Slot)> {
+        self.next_end().filter(|until| *until <= now)?;
+        let (_, scope, slot) = self.ends.pop_first()?;
+        self.said.remove(&(scope.clone(), slot));
+        Some((scope, slot))
     }
 
     /// When the next one ends.
     pub fn next_end(&self) -> Option<Moment> {
-        self.0.values().filter_map(|said| said.until).min()
+        self.ends.first().map(|(until, ..)| *until)
     }
 
     /// All of them, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&Scope, &Override)> {
-        self.0.iter().map(|((scope, _), said)| (scope, said))
+        self.said.iter().map(|((scope, _), said)| (scope, said))
     }
 
     /// Whether nothing was said.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.said.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn what_was_said_last_holds_until_its_own_end() {
+        let at = |seconds| Moment::from_start(Duration::from_secs(seconds));
+        let scope = Scope { pool: "eu".into(), endpoint: Some("a".into()) };
+        let said = |action, until: Option<u64>| Override {
+            action,
+            reason: "".into(),
+            by: "alice".into(),
+            since: at(0),
+            until: until.map(at),
+            drained_at: at(0),
+        };
+        let mut all = Overrides::default();
+        all.set(scope.clone(), said(Action::Drain, Some(10)));
+        all.set(scope.clone(), said(Action::Healthy, Some(30)));
+        all.set(scope.clone(), said(Action::Disable, Some(20)));
+        let actions =
+            |all: &Overrides, now| all.of(&scope, at(now)).map(|said| said.action).collect::<Vec<_>>();
+        assert_eq!(actions(&all, 10), [Action::Disable, Action::Healthy]);
+        assert_eq!(
+            (all.next_end(), all.expire(at(19))),
+            (Some(at(20)), None),
+            "the drain's end is forgotten"
+        );
+        assert_eq!(all.expire(at(20)), Some((scope.clone(), Slot::Traffic)));
+        all.set(scope.clone(), said(Action::Unhealthy, None));
+        assert_eq!((all.next_end(), all.expire(at(99))), (None, None));
+        assert_eq!(actions(&all, 99), [Action::Unhealthy]);
+        assert!(all.clear(&scope, Slot::Health).is_some() && all.is_empty());
     }
 }
