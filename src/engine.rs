@@ -267,9 +267,12 @@ impl Engine {
             }
             Event::Probed { target, outcome } => self.probed(target, &outcome, now),
             Event::Resolved { hostname, lookup } => {
-                if self.hosts.found(&hostname, lookup, now) {
-                    self.remember_host(&hostname);
+                let changed = self.hosts.found(&hostname, lookup, now);
+                if changed {
                     self.expand_at.get_or_insert(now + GATHER);
+                }
+                if changed || self.hosts.is_written_late(&hostname) {
+                    self.remember_host(&hostname);
                 }
                 if !self.ready && self.hosts.is_settled() {
                     self.expand_at = self.expand_at.map(|_| now); // nobody waits for others
@@ -292,10 +295,7 @@ impl Engine {
 
     /// Does what an operator wants of a pool or an endpoint.
     pub fn order(&mut self, scope: &Scope, order: Order, now: Moment) -> Result<(), Unknown> {
-        let traffic = match &order {
-            Order::Set { action, .. } => action.slot() == Slot::Traffic,
-            Order::Clear(slot) => *slot == Slot::Traffic,
-        };
+        let traffic = order.slot() == Slot::Traffic;
         self.table.order(scope, order, now)?;
         self.moved(now);
         if traffic && self.is_declared_off(scope) {
@@ -650,7 +650,7 @@ impl Engine {
     }
 
     fn remember_host(&mut self, hostname: &Arc<str>) {
-        let (addresses, until) = self.hosts.memory_of(hostname);
+        let (addresses, until) = self.hosts.write_down(hostname);
         self.remember(Record::Host(Arc::clone(hostname), addresses, until));
     }
 
@@ -693,6 +693,7 @@ impl Engine {
                     None => Cause::Operator { by: "".into(), reason: "".into() },
                 }
             }
+            Why::TakenBack => Cause::Operator { by: "".into(), reason: "".into() },
             Why::Dependency => Cause::Dependency,
             Why::Doubt(vantage) if self.table.doubts_since(vantage).is_some() => {
                 Cause::Doubt { vantage: name(vantage) }

@@ -699,6 +699,9 @@ pub struct Rules {
     pub slow_start: Duration,
     /// After the longest TTL handed out, so much longer an endpoint drains.
     pub drain_wait: Duration,
+    /// So long after their TTL the addresses of host names serve while lookups
+    /// fail.
+    pub stale_if_error: Duration,
     pub ejection: Option<Ejection>,
 }
 
@@ -713,6 +716,7 @@ impl Default for Rules {
             flap_hold: Duration::ZERO,
             slow_start: Duration::ZERO,
             drain_wait: Duration::ZERO,
+            stale_if_error: minutes(60),
             ejection: None,
         }
     }
@@ -824,8 +828,14 @@ pub struct Host {
 }
 
 /// A share in hundredths, 0 to 100: equal weights are exactly equal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Weight(pub u8);
+
+impl fmt::Display for Weight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", f64::from(self.0) / 100.0)
+    }
+}
 
 /// A zone this server is authoritative for.
 #[derive(Clone, Debug, PartialEq)]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::Names;
 use super::names::nested_apexes;
-use crate::health::{PoolHealth, PoolState, Table};
+use crate::health::{PoolHealth, PoolState, Standing, Table};
 use crate::model::{LoadBalancer, Model, Moves, Name, PoolId, SteeringPolicy, Weight, WhenUnavailable, Zone};
 use crate::moment::Moment;
 use crate::steering::{Candidates, Choice, Hold, PoolOffer, offer};
@@ -394,7 +394,8 @@ impl Compiler {
 /// The addresses of a pool's endpoints that somebody wants out.
 fn wanted_out(model: &Model, pool: PoolId, table: &Table) -> Vec<IpAddr> {
     let both = model.pool(pool).endpoints.iter().zip(table.standings(pool));
-    both.filter(|(_, standing)| !standing.fitness.counts()).map(|(endpoint, _)| endpoint.address).collect()
+    let out = |standing: &Standing| !standing.fitness.counts() || standing.weight == Some(Weight(0));
+    both.filter(|(_, standing)| out(standing)).map(|(endpoint, _)| endpoint.address).collect()
 }
 
 /// The pools whose health a load balancer's answers depend on.

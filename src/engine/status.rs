@@ -54,6 +54,7 @@ pub struct EndpointView {
     pub name: Arc<str>,
     pub address: IpAddr,
     pub hostname: Option<Arc<str>>,
+    /// As configured.
     pub weight: Weight,
     pub standing: Standing,
     pub since: Moment,

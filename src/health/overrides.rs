@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::model::Scope;
+use crate::model::{Scope, Weight};
 use crate::moment::Moment;
 
 /// What an operator wants of a pool or an endpoint.
@@ -24,6 +24,8 @@ pub enum Action {
     Healthy,
     /// Unhealthy, whatever probes say.
     Unhealthy,
+    /// As if the configuration gave it this weight; of an endpoint.
+    Weight(Weight),
 }
 
 impl Action {
@@ -35,13 +37,24 @@ impl Action {
             Action::Drain => "drain",
             Action::Healthy => "healthy",
             Action::Unhealthy => "unhealthy",
+            Action::Weight(_) => "weight",
         }
     }
 
-    /// The action of this word.
-    pub fn of(word: &str) -> Option<Action> {
+    /// The action of this word, with the weight that stands beside `weight` and
+    /// no other.
+    pub fn of(word: &str, weight: Option<Weight>) -> Option<Action> {
         let all = [Action::Enable, Action::Disable, Action::Drain, Action::Healthy, Action::Unhealthy];
-        all.into_iter().find(|action| action.as_str() == word)
+        let all = all.into_iter().chain(weight.map(Action::Weight));
+        all.into_iter().find(|action| action.as_str() == word && action.weight() == weight)
+    }
+
+    /// The weight that it says.
+    pub fn weight(self) -> Option<Weight> {
+        match self {
+            Action::Weight(weight) => Some(weight),
+            Action::Enable | Action::Disable | Action::Drain | Action::Healthy | Action::Unhealthy => None,
+        }
     }
 
     /// One of each slot holds at a time.
@@ -49,26 +62,31 @@ impl Action {
         match self {
             Action::Enable | Action::Disable | Action::Drain => Slot::Traffic,
             Action::Healthy | Action::Unhealthy => Slot::Health,
+            Action::Weight(_) => Slot::Weight,
         }
     }
 }
 
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+        f.write_str(self.as_str())?;
+        self.weight().map_or(Ok(()), |weight| write!(f, " {weight}"))
     }
 }
 
-/// What an override is about.
+/// What an override is about: one of each holds beside those of the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Slot {
     Traffic,
     Health,
+    Weight,
 }
 
 impl Slot {
     /// All there are.
-    pub const ALL: [Slot; 2] = [Slot::Traffic, Slot::Health];
+    pub const ALL: [Slot; 3] = [Slot::Traffic, Slot::Health, Slot::Weight];
+    /// What is said with `hale override`, and taken back together.
+    pub const FORCED: [Slot; 2] = [Slot::Health, Slot::Weight];
 }
 
 /// One thing said over a verdict.
@@ -183,5 +201,43 @@ mod tests {
         assert_eq!((all.next_end(), all.expire(at(99))), (None, None));
         assert_eq!(actions(&all, 99), [Action::Unhealthy]);
         assert!(all.clear(&scope, Slot::Health).is_some() && all.is_empty());
+    }
+
+    #[test]
+    fn a_weight_stands_beside_a_verdict() {
+        let at = |seconds| Moment::from_start(Duration::from_secs(seconds));
+        let scope = Scope { pool: "eu".into(), endpoint: Some("a".into()) };
+        let said = |action| Override {
+            action,
+            reason: "".into(),
+            by: "alice".into(),
+            since: at(0),
+            until: None,
+            drained_at: at(0),
+        };
+        let mut all = Overrides::default();
+        for action in [Action::Weight(Weight(50)), Action::Healthy, Action::Drain, Action::Weight(Weight(5))]
+        {
+            all.set(scope.clone(), said(action));
+        }
+        let words: Vec<String> = all.of(&scope, at(0)).map(|said| said.action.to_string()).collect();
+        assert_eq!(words, ["drain", "healthy", "weight 0.05"]);
+        for slot in Slot::FORCED {
+            all.clear(&scope, slot);
+        }
+        assert_eq!(all.of(&scope, at(0)).count(), 1, "the drain stays");
+    }
+
+    #[test]
+    fn a_word_needs_a_weight_or_has_none() {
+        for (word, weight, action) in [
+            ("weight", Some(Weight(25)), Some(Action::Weight(Weight(25)))),
+            ("weight", None, None),
+            ("drain", None, Some(Action::Drain)),
+            ("drain", Some(Weight(25)), None),
+            ("heavy", Some(Weight(25)), None),
+        ] {
+            assert_eq!(Action::of(word, weight), action, "{word} {weight:?}");
+        }
     }
 }

@@ -62,6 +62,8 @@ pub enum Why {
     /// Something has lasted long enough, or begins or ends now.
     Time,
     Operator,
+    /// An operator takes back what was said.
+    TakenBack,
     Dependency,
     /// A vantage doubts itself, or does so no more.
     Doubt(VantageId),
@@ -77,8 +79,18 @@ pub enum Order {
         by: Arc<str>,
         until: Option<Moment>,
     },
-    /// Takes back what was said of traffic or of health.
+    /// Takes back what was said of traffic, of health or of the weight.
     Clear(Slot),
+}
+
+impl Order {
+    /// What it is about.
+    pub fn slot(&self) -> Slot {
+        match self {
+            Order::Set { action, .. } => action.slot(),
+            Order::Clear(slot) => *slot,
+        }
+    }
 }
 
 /// There is no such pool or endpoint.
@@ -316,6 +328,10 @@ impl Table {
     pub fn order(&mut self, scope: &Scope, order: Order, now: Moment) -> Result<(), Unknown> {
         let unknown = || Unknown(scope.clone());
         let pool = self.model.pool_named(&scope.pool);
+        let why = match &order {
+            Order::Set { .. } => Why::Operator,
+            Order::Clear(_) => Why::TakenBack,
+        };
         match order {
             Order::Set { action, reason, by, until } => {
                 let pool = pool.ok_or_else(unknown)?;
@@ -341,7 +357,7 @@ impl Table {
                 self.records.push(Record::Override(scope.clone(), slot, None));
             }
         }
-        self.rejudge_scope(scope, Why::Operator, now);
+        self.rejudge_scope(scope, why, now);
         Ok(())
     }
 

@@ -400,6 +400,9 @@ impl Table {
             degraded: self.degraded(pool, row),
             fitness,
             percent: row.agent_percent,
+            weight: self
+                .said(declared, &declared.endpoints[place], Slot::Weight, now)
+                .and_then(|said| said.action.weight()),
         };
         (standing, sooner(until, starting))
     }
