@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use value::{duration, show as show_duration};
+pub use value::{duration, show as show_duration, weight, weight_help};
 pub use words::nearest;
 
 pub use problem::{Also, Excerpt, Problem, ProblemKind, Report, Severity};

@@ -43,6 +43,9 @@ pub enum Request {
         reason: String,
         #[serde(default)]
         for_ms: Option<u64>,
+        /// Of `weight`: 0 to 1, in hundredths.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        weight: Option<f64>,
     },
     /// Send a load balancer's traffic back to its first pools.
     Failback { load_balancer: String },
@@ -69,7 +72,10 @@ pub enum What {
     Disable,
     Healthy,
     Unhealthy,
-    /// Neither healthy nor unhealthy by word: as measured.
+    /// The weight stands in for the configured one.
+    Weight,
+    /// Neither healthy nor unhealthy by word, nor of another weight: as measured
+    /// and configured.
     Measured,
 }
 

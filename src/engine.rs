@@ -267,9 +267,15 @@ impl Engine {
             }
             Event::Probed { target, outcome } => self.probed(target, &outcome, now),
             Event::Resolved { hostname, lookup } => {
-                if self.hosts.found(&hostname, lookup, now) {
+                let changed = self.hosts.found(&hostname, lookup, now);
+                if changed {
+                    self.expand_at.get_or_insert(now + GATHER);
+                }
+                if changed || self.hosts.is_written_late(&hostname) {
                     self.remember_host(&hostname);
-                    self.expand_at.get_or_insert(now + if self.ready { GATHER } else { Duration::ZERO });
+                }
+                if !self.ready && self.hosts.is_settled() {
+                    self.expand_at = self.expand_at.map(|_| now); // nobody waits for others
                 }
             }
             Event::ClockStepped(step) => {
@@ -289,10 +295,7 @@ impl Engine {
 
     /// Does what an operator wants of a pool or an endpoint.
     pub fn order(&mut self, scope: &Scope, order: Order, now: Moment) -> Result<(), Unknown> {
-        let traffic = match &order {
-            Order::Set { action, .. } => action.slot() == Slot::Traffic,
-            Order::Clear(slot) => *slot == Slot::Traffic,
-        };
+        let traffic = order.slot() == Slot::Traffic;
         self.table.order(scope, order, now)?;
         self.moved(now);
         if traffic && self.is_declared_off(scope) {
@@ -506,7 +509,7 @@ impl Engine {
                 self.remember(Record::Serial(apex, self.serials[zone]));
             }
         }
-        self.tell_moves();
+        self.tell_moves(now);
         self.tell_of_reload(&before, now);
         if self.published.is_some() && !new.is_empty() {
             // a hold that has begun goes on, however many reloads come
@@ -629,7 +632,7 @@ impl Engine {
     /// Tells of endpoints that stand differently and recompiles what depends on
     /// them. One that was up and isn't any more ends what a reload waits for.
     fn moved(&mut self, now: Moment) {
-        let moves = self.tell_moves();
+        let moves = self.tell_moves(now);
         let mut pools = self.table.take_touched();
         pools.extend(moves.iter().map(|moved| moved.pool));
         for pool in pools {
@@ -647,12 +650,11 @@ impl Engine {
     }
 
     fn remember_host(&mut self, hostname: &Arc<str>) {
-        let known = self.hosts.memory().remove(hostname);
-        let (addresses, until) = known.unwrap_or_default();
+        let (addresses, until) = self.hosts.write_down(hostname);
         self.remember(Record::Host(Arc::clone(hostname), addresses, until));
     }
 
-    fn tell_moves(&mut self) -> Vec<Move> {
+    fn tell_moves(&mut self, now: Moment) -> Vec<Move> {
         for vantage in self.table.take_doubted() {
             let suspect = self.table.doubts_since(vantage).is_some();
             let vantage = Arc::clone(&self.compiler.model().vantage(vantage).name);
@@ -661,14 +663,14 @@ impl Engine {
         let moves = self.table.take_moves();
         for moved in &moves {
             if moved.from.without_share() != moved.to.without_share() {
-                let change = self.endpoint_change(moved);
+                let change = self.endpoint_change(moved, now);
                 self.effects.push_back(Effect::Tell(change));
             }
         }
         moves
     }
 
-    fn endpoint_change(&self, moved: &Move) -> Change {
+    fn endpoint_change(&self, moved: &Move, now: Moment) -> Change {
         let pool = self.table.model().pool(moved.pool);
         let scope = Scope {
             pool: Arc::clone(&pool.name),
@@ -682,15 +684,16 @@ impl Engine {
             Why::Time => Cause::Time,
             Why::Operator => {
                 let whole = Scope { endpoint: None, ..scope.clone() };
-                let said = self.table.overrides().iter().filter(|(of, _)| **of == scope || **of == whole);
-                let newest = said.max_by_key(|(_, said)| said.since);
-                match newest {
-                    Some((_, said)) => {
+                let own = self.table.all_said(pool, &pool.endpoints[moved.endpoint], now);
+                let said = own.chain(self.table.overrides().of(&whole, now));
+                match said.max_by_key(|said| said.since) {
+                    Some(said) => {
                         Cause::Operator { by: Arc::clone(&said.by), reason: Arc::clone(&said.reason) }
                     }
                     None => Cause::Operator { by: "".into(), reason: "".into() },
                 }
             }
+            Why::TakenBack => Cause::Operator { by: "".into(), reason: "".into() },
             Why::Dependency => Cause::Dependency,
             Why::Doubt(vantage) if self.table.doubts_since(vantage).is_some() => {
                 Cause::Doubt { vantage: name(vantage) }
@@ -744,10 +747,10 @@ impl Engine {
 
     /// Whether the configuration itself has it switched off.
     fn is_declared_off(&self, scope: &Scope) -> bool {
-        let model = self.compiler.model();
+        let model = self.table.model();
         let Some(pool) = model.pool_named(&scope.pool).map(|id| model.pool(id)) else { return false };
-        let endpoint = pool.endpoints.iter().find(|endpoint| Some(&endpoint.name) == scope.endpoint.as_ref());
-        !pool.enabled || endpoint.is_some_and(|endpoint| !endpoint.enabled)
+        let is_off = |(_, place): (_, usize)| !pool.endpoints[place].enabled;
+        !pool.enabled || scope.endpoint.is_some() && self.table.places_of(scope).into_iter().any(is_off)
     }
 
     /// At once, unless something was published within the gathering time.

@@ -46,7 +46,8 @@ pub struct Event {
     pub to: String,
     /// False: it was so from the beginning, and is told once.
     pub changed: bool,
-    /// What else is true of an endpoint: `stale`, `starting`, `flapping`, `degraded`.
+    /// What else is true of an endpoint: `stale`, `starting`, `flapping`,
+    /// `degraded`, an operator's `weight`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub marks: Vec<String>,
     pub new_health: NewHealth,
@@ -494,6 +495,7 @@ fn marks(standing: &Standing) -> Vec<String> {
     let mut marks: Vec<String> =
         flags.iter().filter(|(_, set)| *set).map(|(mark, _)| (*mark).to_owned()).collect();
     marks.extend(degraded.map(|why| format!("degraded: {why}")));
+    marks.extend(standing.weight.map(|weight| format!("weight {weight}")));
     marks
 }
 

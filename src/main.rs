@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use haledns::app::rehearse::{Refusal, Rehearsal, rehearse};
 use haledns::app::{self, StateAt, demo};
 use haledns::cli::{self, CommandError, Server, Style};
@@ -176,12 +176,16 @@ enum Command {
         #[command(flatten)]
         order: OrderArgs,
     },
-    /// Say that an endpoint is healthy or unhealthy, whatever probes say.
+    /// Say that an endpoint is healthy or unhealthy, whatever probes say, or
+    /// give it another weight than the configuration does.
     Override {
         #[arg(value_name = "POOL/ENDPOINT")]
         of: String,
         #[arg(value_enum)]
-        health: Health,
+        what: Forced,
+        /// Of `weight`: 0 to 1, in hundredths.
+        #[arg(value_name = "NUMBER", value_parser = weight, allow_negative_numbers = true)]
+        weight: Option<f64>,
         #[command(flatten)]
         why: Why,
         #[command(flatten)]
@@ -267,11 +271,13 @@ struct OrderArgs {
     at: At,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Health {
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Forced {
     Healthy,
     Unhealthy,
-    /// As measured again.
+    /// Of another weight; a verdict stands beside it.
+    Weight,
+    /// As measured and configured again.
     Off,
 }
 
@@ -323,6 +329,14 @@ fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A weight, as `override` takes it.
+fn weight(text: &str) -> Result<f64, String> {
+    match config::weight(text) {
+        Some(hundredths) => Ok(f64::from(hundredths) / 100.0),
+        None => Err(config::weight_help(text)),
+    }
+}
+
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Serve { paths, listen, log, state_dir } => serve(paths, listen, log, state_dir),
@@ -355,13 +369,17 @@ fn main() -> ExitCode {
         Command::Undrain { order } => tell(What::Undrain, order),
         Command::Enable { order } => tell(What::Enable, order),
         Command::Disable { order } => tell(What::Disable, order),
-        Command::Override { of, health, why, at } => {
-            let what = match health {
-                Health::Healthy => What::Healthy,
-                Health::Unhealthy => What::Unhealthy,
-                Health::Off => What::Measured,
+        Command::Override { of, what, weight, why, at } => {
+            if (what == Forced::Weight) != weight.is_some() {
+                refuse_weight(&of, weight);
+            }
+            let what = match what {
+                Forced::Healthy => What::Healthy,
+                Forced::Unhealthy => What::Unhealthy,
+                Forced::Weight => What::Weight,
+                Forced::Off => What::Measured,
             };
-            tell(what, OrderArgs { of, why, at })
+            change(order_request(what, of, weight, why), at)
         }
         Command::Failback { load_balancer, at } => change(Request::Failback { load_balancer }, at),
         Command::Report { of, state: Some(state), at, .. } => {
@@ -393,7 +411,7 @@ fn main() -> ExitCode {
 fn drain(order: OrderArgs, wait: bool) -> ExitCode {
     let (of, why) = (order.of, order.why);
     let (server, style) = order.at.server();
-    let done = show(cli::change(&server, &order_request(What::Drain, of.clone(), why), style));
+    let done = show(cli::change(&server, &order_request(What::Drain, of.clone(), None, why), style));
     if !wait || done != ExitCode::SUCCESS {
         return done;
     }
@@ -403,12 +421,29 @@ fn drain(order: OrderArgs, wait: bool) -> ExitCode {
 }
 
 fn tell(what: What, order: OrderArgs) -> ExitCode {
-    change(order_request(what, order.of, order.why), order.at)
+    change(order_request(what, order.of, None, order.why), order.at)
 }
 
-fn order_request(what: What, of: String, why: Why) -> Request {
+fn order_request(what: What, of: String, weight: Option<f64>, why: Why) -> Request {
     let for_ms = why.limit.map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
-    Request::Order { what, of, reason: why.reason, for_ms }
+    Request::Order { what, of, reason: why.reason, for_ms, weight }
+}
+
+/// Ends the program: a weight without its number, or a number without `weight`.
+fn refuse_weight(of: &str, weight: Option<f64>) -> ! {
+    let (kind, message) = match weight {
+        None => {
+            let why = format!("`weight` takes a number from 0 to 1: write `hale override {of} weight 0.25`");
+            (clap::error::ErrorKind::MissingRequiredArgument, why)
+        }
+        Some(number) => {
+            let why = format!(
+                "only `weight` takes a number: write `hale override {of} weight {number}`, or leave it out"
+            );
+            (clap::error::ErrorKind::ArgumentConflict, why)
+        }
+    };
+    Cli::command().error(kind, message).exit()
 }
 
 fn change(request: Request, at: At) -> ExitCode {

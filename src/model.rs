@@ -699,6 +699,9 @@ pub struct Rules {
     pub slow_start: Duration,
     /// After the longest TTL handed out, so much longer an endpoint drains.
     pub drain_wait: Duration,
+    /// So long after their TTL the addresses of host names serve while lookups
+    /// fail.
+    pub stale_if_error: Duration,
     pub ejection: Option<Ejection>,
 }
 
@@ -713,6 +716,7 @@ impl Default for Rules {
             flap_hold: Duration::ZERO,
             slow_start: Duration::ZERO,
             drain_wait: Duration::ZERO,
+            stale_if_error: minutes(60),
             ejection: None,
         }
     }
@@ -794,6 +798,11 @@ impl Endpoint {
         }
     }
 
+    /// What the configuration calls all addresses of its host name.
+    pub fn of_all(&self) -> Option<&str> {
+        self.hostname.as_ref().and_then(|_| self.name.rsplit_once('@')).map(|(of_all, _)| of_all)
+    }
+
     /// Whether the configuration calls it so: by its own name, or by that of
     /// the host name it is one of the addresses of.
     pub fn is_called(&self, name: &str) -> bool {
@@ -804,8 +813,7 @@ impl Endpoint {
 /// Whether an endpoint of this name, which a host name has or not, is called
 /// `name` by the configuration.
 pub fn is_called(own: &str, by_host_name: bool, name: &str) -> bool {
-    let rest = own.strip_prefix(name);
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('@') && by_host_name)
+    own == name || by_host_name && own.rsplit_once('@').is_some_and(|(of_all, _)| of_all == name)
 }
 
 /// An endpoint given by host name.
@@ -820,8 +828,14 @@ pub struct Host {
 }
 
 /// A share in hundredths, 0 to 100: equal weights are exactly equal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Weight(pub u8);
+
+impl fmt::Display for Weight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", f64::from(self.0) / 100.0)
+    }
+}
 
 /// A zone this server is authoritative for.
 #[derive(Clone, Debug, PartialEq)]

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::health::{PoolHealth, PoolState, Standing};
-use crate::model::{AnswerShape, Endpoint, MAX_ANSWERS, Pool, Weight};
+use crate::model::{AnswerShape, MAX_ANSWERS, Pool, Weight};
 
 pub use moves::Hold;
 
@@ -241,7 +241,8 @@ pub fn offer(pool: &Pool, health: PoolHealth, standings: &[Standing]) -> PoolOff
     let up = |place: usize| standings[place].fitness.is_up() && standings[place].percent > 0;
     let eligible = |family: fn(&IpAddr) -> bool| {
         let all = pool.endpoints.iter().enumerate();
-        all.filter(|(place, endpoint)| endpoint.weight > Weight(0) && up(*place) && family(&endpoint.address))
+        let weighs = |place: usize, endpoint| standings[place].weight_of(endpoint) > Weight(0);
+        all.filter(|(place, endpoint)| weighs(*place, endpoint) && up(*place) && family(&endpoint.address))
             .count() as u32
     };
     let ipv4 = eligible(IpAddr::is_ipv4);
@@ -254,28 +255,29 @@ pub fn offer(pool: &Pool, health: PoolHealth, standings: &[Standing]) -> PoolOff
     let counts = |place: usize| enabled && standings[place].fitness.counts();
     let healthy = |place: usize| up(place).then(|| standings[place].percent);
     let fallback = |place: usize| counts(place).then_some(100);
+    let weight = |place: usize| standings[place].weight_of(&pool.endpoints[place]);
     PoolOffer {
-        ipv4: (available && ipv4 >= family.ipv4).then(|| Arc::new(candidates(pool, healthy, v4_octets))),
-        ipv6: (available && ipv6 >= family.ipv6).then(|| Arc::new(candidates(pool, healthy, v6_octets))),
-        fallback_ipv4: Arc::new(candidates(pool, fallback, v4_octets)),
-        fallback_ipv6: Arc::new(candidates(pool, fallback, v6_octets)),
+        ipv4: (available && ipv4 >= family.ipv4)
+            .then(|| Arc::new(candidates(pool, weight, healthy, v4_octets))),
+        ipv6: (available && ipv6 >= family.ipv6)
+            .then(|| Arc::new(candidates(pool, weight, healthy, v6_octets))),
+        fallback_ipv4: Arc::new(candidates(pool, weight, fallback, v4_octets)),
+        fallback_ipv6: Arc::new(candidates(pool, weight, fallback, v6_octets)),
     }
 }
 
-/// Whether the configuration wants traffic there at all.
-fn carries(endpoint: &Endpoint) -> bool {
-    endpoint.enabled && endpoint.weight > Weight(0)
-}
-
 /// The pool's candidates among the places that have a share, in hundredths. The
-/// shape of the answer follows from the configured weights, never from health.
+/// shape of the answer follows from the weights that people have given, in the
+/// configuration or over it, never from health.
 fn candidates<const N: usize>(
     pool: &Pool,
+    weight: impl Fn(usize) -> Weight,
     share: impl Fn(usize) -> Option<u8>,
     octets: fn(&IpAddr) -> Option<[u8; N]>,
 ) -> Candidates<N> {
-    let mut configured = pool.endpoints.iter().filter(|e| carries(e)).map(|e| e.weight);
-    let equal = configured.next().is_none_or(|first| configured.all(|weight| weight == first));
+    let enabled = (0..pool.endpoints.len()).filter(|place| pool.endpoints[*place].enabled);
+    let mut given = enabled.map(&weight).filter(|weight| *weight > Weight(0));
+    let equal = given.next().is_none_or(|first| given.all(|weight| weight == first));
     let draw = match pool.answer {
         AnswerShape::All => Draw::All(pool.max_answers),
         AnswerShape::ByWeight if equal => Draw::All(pool.max_answers),
@@ -285,9 +287,10 @@ fn candidates<const N: usize>(
     let (mut addresses, mut weights, mut shares) = (Vec::new(), Vec::new(), Vec::new());
     for (place, endpoint) in pool.endpoints.iter().enumerate() {
         let (Some(share), Some(address)) = (share(place), octets(&endpoint.address)) else { continue };
-        if endpoint.weight > Weight(0) {
+        let weight = weight(place);
+        if weight > Weight(0) {
             addresses.push(address);
-            weights.push(u32::from(endpoint.weight.0) * u32::from(share));
+            weights.push(u32::from(weight.0) * u32::from(share));
             shares.push(share);
         }
     }
@@ -369,7 +372,7 @@ impl<const N: usize> Choice<N> {
 mod tests {
     use super::*;
     use crate::health::{DownCause, Fitness, OutCause, pool_health};
-    use crate::model::{MonitorId, Tests};
+    use crate::model::{Endpoint, MonitorId, Tests};
     use std::collections::BTreeMap;
 
     const DRAWS: u64 = 20_000;
@@ -484,6 +487,33 @@ mod tests {
             let offer = offered(&pool(weights), healthy);
             assert_shares(shares(&offer.ipv4.unwrap()), expected, id);
         }
+    }
+
+    #[test]
+    fn an_operators_weight_stands_in_for_the_configured_one() {
+        for (weights, said, expected) in [
+            (&[100, 100][..], &[(1, 25)][..], &[(&[1][..], 20.0), (&[2][..], 80.0)][..]),
+            // equal again, so all addresses
+            (&[100, 50], &[(1, 50)], &[(&[1, 2], 100.0)]),
+            // 0 takes it out and leaves the shape as it is
+            (&[100, 100, 100], &[(2, 0)], &[(&[1, 3], 100.0)]),
+            (&[100, 50, 25], &[(1, 0), (2, 0)], &[(&[3], 100.0)]),
+            // and back in
+            (&[100, 0], &[(2, 100)], &[(&[1, 2], 100.0)]),
+        ] {
+            let pool = pool(weights);
+            let weight = |n: u8| said.iter().find(|(of, _)| *of == n).map(|(_, weight)| Weight(*weight));
+            let up = Standing { fitness: Fitness::Up, percent: 100, ..Standing::default() };
+            let standings: Vec<_> =
+                (1..=weights.len() as u8).map(|n| Standing { weight: weight(n), ..up }).collect();
+            let offer = offer(&pool, pool_health(&pool, true, &standings), &standings);
+            assert_shares(shares(&offer.ipv4.unwrap()), expected, &format!("{weights:?} {said:?}"));
+            assert_shares(shares(&offer.fallback_ipv4), expected, &format!("{weights:?} {said:?}, fallback"));
+        }
+        let zero =
+            Standing { fitness: Fitness::Up, percent: 100, weight: Some(Weight(0)), ..Standing::default() };
+        let pool = pool(&[100]);
+        assert!(!offer(&pool, pool_health(&pool, true, &[zero]), &[zero]).is_available());
     }
 
     #[test]

@@ -117,10 +117,11 @@ impl Operator for Desk {
     async fn carry_out(&self, request: Request, by: Arc<str>) -> Answer {
         match request {
             Request::Status { of } => self.status(of).await,
-            Request::Order { what, of, reason, for_ms } => {
+            Request::Order { what, of, reason, for_ms, weight } => {
                 let limit = for_ms.map(Duration::from_millis);
                 let order = move |engine: &mut Engine, now| {
-                    orders::order(engine, what, &of, reason.into(), by, limit, now)
+                    let saying = orders::Saying { weight, reason: reason.into(), by, limit };
+                    orders::order(engine, what, &of, &saying, now)
                 };
                 self.change(order).await
             }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::Names;
 use super::names::nested_apexes;
-use crate::health::{PoolHealth, PoolState, Table};
+use crate::health::{PoolHealth, PoolState, Standing, Table};
 use crate::model::{LoadBalancer, Model, Moves, Name, PoolId, SteeringPolicy, Weight, WhenUnavailable, Zone};
 use crate::moment::Moment;
 use crate::steering::{Candidates, Choice, Hold, PoolOffer, offer};
@@ -120,6 +120,8 @@ pub struct Compiler {
     users: Vec<Vec<usize>>,
     /// Those that don't move traffic at once.
     delayed: BTreeMap<usize, Delayed>,
+    /// When they move traffic by themselves.
+    due: BTreeSet<(Moment, usize)>,
     /// Those of them that use other pools than they did.
     moved: BTreeSet<usize>,
 }
@@ -128,6 +130,8 @@ pub struct Compiler {
 #[derive(Clone, Debug)]
 struct Delayed {
     hold: Hold,
+    /// When it moves traffic by itself.
+    due: Option<Moment>,
     /// What each of its pools offered last while it was available.
     kept: Vec<Option<PoolOffer>>,
 }
@@ -185,6 +189,7 @@ impl Compiler {
             nested,
             users,
             delayed,
+            due: BTreeSet::new(),
             moved: BTreeSet::new(),
         };
         for number in 0..compiler.places.len() {
@@ -226,9 +231,8 @@ impl Compiler {
 
     /// Moves traffic whose time has come.
     pub fn advance(&mut self, now: Moment) -> Recompiled {
-        let due = |delayed: &Delayed| delayed.hold.wake_at().is_some_and(|at| at <= now);
-        let due: Vec<usize> =
-            self.delayed.iter().filter(|(_, delayed)| due(delayed)).map(|(number, _)| *number).collect();
+        let due = self.due.iter().take_while(|(at, _)| *at <= now);
+        let due: BTreeSet<usize> = due.map(|(_, number)| *number).collect();
         let mut changes = Recompiled::default();
         for number in due {
             self.recompile(number, now, &mut changes);
@@ -238,7 +242,7 @@ impl Compiler {
 
     /// When [`Compiler::advance`] has something to do.
     pub fn wake_at(&self) -> Option<Moment> {
-        self.delayed.values().filter_map(|delayed| delayed.hold.wake_at()).min()
+        self.due.first().map(|(at, _)| *at)
     }
 
     /// Sends traffic back to the pools that are available again; none if there
@@ -308,6 +312,11 @@ impl Compiler {
         });
         let before = delayed.hold.clone();
         delayed.hold.look(available, now);
+        let due = delayed.hold.wake_at();
+        if let Some(before) = std::mem::replace(&mut delayed.due, due) {
+            self.due.remove(&(before, number));
+        }
+        self.due.extend(due.map(|at| (at, number)));
         if (0..pools.len()).any(|place| before.takes(place) != delayed.hold.takes(place)) {
             self.moved.insert(number);
         }
@@ -385,7 +394,8 @@ impl Compiler {
 /// The addresses of a pool's endpoints that somebody wants out.
 fn wanted_out(model: &Model, pool: PoolId, table: &Table) -> Vec<IpAddr> {
     let both = model.pool(pool).endpoints.iter().zip(table.standings(pool));
-    both.filter(|(_, standing)| !standing.fitness.counts()).map(|(endpoint, _)| endpoint.address).collect()
+    let out = |standing: &Standing| !standing.fitness.counts() || standing.weight == Some(Weight(0));
+    both.filter(|(_, standing)| out(standing)).map(|(endpoint, _)| endpoint.address).collect()
 }
 
 /// The pools whose health a load balancer's answers depend on.
@@ -473,6 +483,6 @@ impl Delayed {
         let taken = former.get(&balancer.name);
         let took = |pool: &PoolId| taken.map(|taken| taken.contains(&model.pool(*pool).name));
         let hold = Hold::recall(balancer.default_pools.iter().map(took), balancer.moves);
-        Delayed { hold, kept: vec![None; balancer.default_pools.len()] }
+        Delayed { hold, due: None, kept: vec![None; balancer.default_pools.len()] }
     }
 }

@@ -144,7 +144,8 @@ fn why(pool: &Pool, endpoint: &Endpoint) -> String {
 
 /// An override in a few words.
 fn said(over: &Override) -> String {
-    let mut text = format!("{} by {}", over.action, over.by);
+    let weight = over.weight.map(|weight| format!(" {weight}")).unwrap_or_default();
+    let mut text = format!("{}{weight} by {}", over.action, over.by);
     if !over.reason.is_empty() {
         text += &format!(": {}", over.reason);
     }
@@ -215,7 +216,8 @@ fn endpoint_text(pool: &Pool, endpoint: &Endpoint, style: Style) -> String {
     if !endpoint.why.is_empty() {
         rows.push(("why", endpoint.why.join("; ")));
     }
-    rows.push(("weight", endpoint.weight.to_string()));
+    let configured = endpoint.configured_weight.map(|weight| format!(", configured {weight}"));
+    rows.push(("weight", endpoint.weight.to_string() + &configured.unwrap_or_default()));
     let pool_state = paint(&pool.state, colour_of(&pool.state), style.colours);
     rows.push((
         "pool",
@@ -287,6 +289,7 @@ mod tests {
             address: "192.0.2.10".parse().unwrap(),
             hostname: None,
             weight: 1.0,
+            configured_weight: None,
             health: health.into(),
             serves: fitness == "up",
             fitness: fitness.into(),
@@ -307,6 +310,7 @@ mod tests {
     fn sample() -> Status {
         let drain = Override {
             action: "drain".into(),
+            weight: None,
             reason: "new kernel".into(),
             by: "alice".into(),
             since: "2026-11-30T07:40:11Z".into(),

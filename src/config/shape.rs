@@ -205,6 +205,7 @@ pub struct Pool {
     pub flap_hold: Field<Scalar>,
     pub slow_start: Field<Scalar>,
     pub drain_wait: Field<Scalar>,
+    pub stale_if_error: Field<Scalar>,
     pub ejection: Field<Ejection>,
     pub depends_on: Field<OneOrMany<Scalar>>,
     pub health_threshold: Field<Scalar>,

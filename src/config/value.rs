@@ -105,9 +105,17 @@ pub fn weight(text: &str) -> Option<u8> {
     ((hundredths - rounded).abs() < 1e-9 && rounded <= 100.0).then_some(rounded as u8)
 }
 
+/// What to write instead of a text that is no weight.
+pub fn weight_help(text: &str) -> String {
+    match weight_meant(text) {
+        Some(meant) => format!("write `{meant}`: a weight is 0 to 1, in hundredths"),
+        None => "write a number from 0 to 1 in hundredths, such as `0.25`".to_owned(),
+    }
+}
+
 /// The weight that another way of writing means: percent, a bare fraction,
 /// too many digits.
-pub fn weight_meant(text: &str) -> Option<String> {
+fn weight_meant(text: &str) -> Option<String> {
     let (number, percent) = match text.strip_suffix('%') {
         Some(number) => (number.trim_end(), true),
         None => (text, false),

@@ -121,6 +121,7 @@ static MONITOR: Words = Words {
         ("flap_window", elsewhere(OF_POOL)),
         ("flap_hold", elsewhere(OF_POOL)),
         ("stale_after", elsewhere(OF_POOL)),
+        ("stale_if_error", elsewhere(OF_POOL)),
     ],
     ..NONE
 };

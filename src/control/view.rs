@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine;
 use crate::health::{self, AgentWish, Outcome, PoolState, ProbeResult, ProbeTask, Verdict};
+use crate::model::Weight;
 use crate::moment;
 use crate::moment::Moment;
 
@@ -60,7 +61,11 @@ pub struct Endpoint {
     pub name: String,
     pub address: IpAddr,
     pub hostname: Option<String>,
+    /// What holds: an operator's, else the configured one.
     pub weight: f64,
+    /// The configured one where an operator's stands in for it.
+    #[serde(default)]
+    pub configured_weight: Option<f64>,
     /// Node health, as measured: `healthy`, `unhealthy`, `unknown`.
     pub health: String,
     /// Whether it may be in answers.
@@ -159,6 +164,9 @@ pub struct Probed {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Override {
     pub action: String,
+    /// Of the action `weight`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<f64>,
     pub reason: String,
     pub by: String,
     pub since: String,
@@ -199,6 +207,10 @@ fn printable(octets: &[u8]) -> String {
 
 fn millis(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
+}
+
+fn fraction(weight: Weight) -> f64 {
+    f64::from(weight.0) / 100.0
 }
 
 fn texts(names: &[std::sync::Arc<str>]) -> Vec<String> {
@@ -274,7 +286,8 @@ impl Endpoint {
             name: held.name.to_string(),
             address: held.address,
             hostname: held.hostname.map(|name| name.to_string()),
-            weight: f64::from(held.weight.0) / 100.0,
+            weight: fraction(standing.weight.unwrap_or(held.weight)),
+            configured_weight: standing.weight.map(|_| fraction(held.weight)),
             health: standing.verdict.to_string(),
             serves: standing.fitness.is_up() && !is_off,
             fitness: match standing.fitness.is_up() && is_off {
@@ -317,7 +330,8 @@ impl Test {
 impl From<&health::Override> for Override {
     fn from(said: &health::Override) -> Override {
         Override {
-            action: said.action.to_string(),
+            action: said.action.as_str().to_owned(),
+            weight: said.action.weight().map(fraction),
             reason: said.reason.to_string(),
             by: said.by.to_string(),
             since: time(said.since),

@@ -54,6 +54,7 @@ pub struct EndpointView {
     pub name: Arc<str>,
     pub address: IpAddr,
     pub hostname: Option<Arc<str>>,
+    /// As configured.
     pub weight: Weight,
     pub standing: Standing,
     pub since: Moment,
@@ -170,13 +171,14 @@ impl Engine {
     /// One pool as it is held at `now`.
     pub fn pool_view(&self, id: PoolId, now: Moment) -> PoolView {
         let pool = self.compiler.model().pool(id);
+        let whole = Scope { pool: Arc::clone(&pool.name), endpoint: None };
         PoolView {
             name: Arc::clone(&pool.name),
             health: self.compiler.pool(id),
             health_threshold: pool.health_threshold,
             monitored: pool.is_monitored(),
             since: self.pool_since[id.0 as usize],
-            overrides: self.overrides_of(&Scope { pool: Arc::clone(&pool.name), endpoint: None }, now),
+            overrides: self.table.overrides().of(&whole, now).cloned().collect(),
             endpoints: (0..pool.endpoints.len()).map(|place| self.endpoint_view(id, place, now)).collect(),
         }
     }
@@ -186,7 +188,6 @@ impl Engine {
         let model = self.compiler.model();
         let pool = model.pool(id);
         let endpoint = &pool.endpoints[place];
-        let scope = Scope { pool: Arc::clone(&pool.name), endpoint: Some(Arc::clone(&endpoint.name)) };
         let vantage = |id: VantageId| Arc::clone(&model.vantage(id).name);
         let standing = self.table.standings(id)[place];
         let targets: Vec<&Target> = self.table.targets_of(id, place).map(|(_, target)| target).collect();
@@ -199,18 +200,12 @@ impl Engine {
             standing,
             since: self.table.since(id, place),
             reason: deciding.and_then(|target| target.last()).map(|sighting| sighting.outcome.reason),
-            overrides: self.overrides_of(&scope, now),
+            overrides: self.table.all_said(pool, endpoint, now).cloned().collect(),
             views: (self.table.views(id, place, now).into_iter())
                 .map(|(id, verdict)| (vantage(id), verdict))
                 .collect(),
             tests: targets.iter().map(|target| test_view(target, pool)).collect(),
         }
-    }
-
-    fn overrides_of(&self, scope: &Scope, now: Moment) -> Vec<Override> {
-        let all = self.table.overrides().iter();
-        let holds = |said: &Override| said.until.is_none_or(|until| now < until);
-        all.filter(|(of, said)| *of == scope && holds(said)).map(|(_, said)| said.clone()).collect()
     }
 }
 

@@ -59,6 +59,11 @@ fn endpoint_headline(scope: &Scope, from: &Standing, to: &Standing, cause: &Caus
         (Standing { degraded: Some(_), .. }, Standing { degraded: None, .. }) => is("degraded no more"),
         (_, Standing { starting: true, .. }) if !from.starting => is("starting"),
         (Standing { starting: true, .. }, _) if !to.starting => is("no longer starting"),
+        _ if from.weight != to.weight => {
+            let weight =
+                to.weight.map_or("its configured weight again".to_owned(), |to| format!("weight {to}"));
+            format!("endpoint {scope} has {weight}: {}", cause.reason())
+        }
         _ => is(&format!("{}, probes say {}", words_for(to), to.verdict)),
     }
 }
@@ -124,6 +129,7 @@ pub fn balancer_reason(serving: &[Arc<str>], fallback: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Weight;
 
     #[test]
     fn no_identifier_stands_in_a_headline() {
@@ -150,5 +156,15 @@ mod tests {
         let up = Standing { fitness: Fitness::Up, verdict: Verdict::Healthy, ..Standing::default() };
         let starting = Standing { starting: true, ..up };
         assert_eq!(endpoint_headline(&scope, &up, &starting, &Cause::Time), "endpoint eu/a is starting");
+        let light = Standing { weight: Some(Weight(25)), ..up };
+        let by_alice = Cause::Operator { by: "alice".into(), reason: "canary".into() };
+        assert_eq!(
+            endpoint_headline(&scope, &up, &light, &by_alice),
+            "endpoint eu/a has weight 0.25: canary"
+        );
+        assert_eq!(
+            endpoint_headline(&scope, &light, &up, &Cause::Time),
+            "endpoint eu/a has its configured weight again: its time has come"
+        );
     }
 }

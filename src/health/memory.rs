@@ -23,7 +23,7 @@ pub enum Record {
     Serial(Name, u32),
     /// The pools that a load balancer with delays sends traffic to.
     Balancer(Name, Vec<Arc<str>>),
-    /// The addresses of a host name, and until when they serve.
+    /// The addresses of a host name, and until when their TTL runs.
     Host(Arc<str>, Vec<IpAddr>, Moment),
     /// The process was alive and probing at this time.
     Alive(Moment),

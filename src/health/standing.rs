@@ -6,6 +6,7 @@
 use std::fmt;
 
 use super::{Degraded, Verdict};
+use crate::model::{Endpoint, Weight};
 
 /// What is held of an endpoint, and whether it serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct Standing {
     pub fitness: Fitness,
     /// The part of its weight that it gets, in hundredths.
     pub percent: u8,
+    /// The weight that an operator has given it over the configuration's.
+    pub weight: Option<Weight>,
 }
 
 impl Standing {
@@ -33,6 +36,11 @@ impl Standing {
             Fitness::Up if self.verdict == Verdict::Healthy => "healthy",
             fitness => fitness.as_str(),
         }
+    }
+
+    /// The weight of `endpoint`, which stands so.
+    pub fn weight_of(&self, endpoint: &Endpoint) -> Weight {
+        self.weight.unwrap_or(endpoint.weight)
     }
 
     /// The same but for its share.

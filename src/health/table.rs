@@ -20,7 +20,7 @@ use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::doubt::VantageDoubt;
+use super::doubt::{Horizon, Tally, VantageDoubt};
 use super::ejection::{Seen, Traffic};
 use super::memory::{EndpointKey, EndpointMemory, Memory, Record, TargetKey, TargetMemory};
 use super::overrides::{Action, Override, Overrides, Slot};
@@ -28,7 +28,7 @@ use super::{
     AgentWish, Outcome, PoolHealth, ProbeResult, Reason, Standing, Target, TargetId, Transition, Verdict,
     pool_health,
 };
-use crate::model::{Check, Model, PoolId, Reach, Scope, VantageId};
+use crate::model::{Check, Endpoint, Model, Pool, PoolId, Reach, Scope, VantageId, Window};
 use crate::moment::Moment;
 
 /// What an outcome changed of its target.
@@ -62,6 +62,8 @@ pub enum Why {
     /// Something has lasted long enough, or begins or ends now.
     Time,
     Operator,
+    /// An operator takes back what was said.
+    TakenBack,
     Dependency,
     /// A vantage doubts itself, or does so no more.
     Doubt(VantageId),
@@ -77,8 +79,18 @@ pub enum Order {
         by: Arc<str>,
         until: Option<Moment>,
     },
-    /// Takes back what was said of traffic or of health.
+    /// Takes back what was said of traffic, of health or of the weight.
     Clear(Slot),
+}
+
+impl Order {
+    /// What it is about.
+    pub fn slot(&self) -> Slot {
+        match self {
+            Order::Set { action, .. } => action.slot(),
+            Order::Clear(slot) => *slot,
+        }
+    }
 }
 
 /// There is no such pool or endpoint.
@@ -93,6 +105,8 @@ pub struct Table {
     pools: Vec<PoolRow>,
     overrides: Overrides,
     doubts: Vec<VantageDoubt>,
+    /// What each vantage sees, as far as it may doubt itself.
+    horizons: Vec<Horizon>,
     /// The wall clock's time less the time line's, in milliseconds.
     step: i64,
     timers: BinaryHeap<Reverse<(Moment, PoolId, usize)>>,
@@ -116,6 +130,11 @@ struct PoolRow {
     rows: Vec<Row>,
     verdicts: Vec<Verdict>,
     standings: Vec<Standing>,
+    /// What its endpoints are called and where they stand, by name: one given
+    /// by host name has the name of all of that name's addresses, too.
+    names: Vec<(Arc<str>, usize)>,
+    /// How each of the pool's vantages sees it.
+    tallies: Vec<Tally>,
     start_period: Duration,
     /// For how long after a report a vantage is taken to be reporting.
     patience: Duration,
@@ -145,6 +164,8 @@ struct Row {
     /// It was flapping and has not been healthy for `flap_hold` since.
     flap_out: bool,
     traffic: Traffic,
+    /// When it is worked on.
+    windows: Vec<Window>,
     wish: Option<AgentWish>,
     agent_percent: u8,
     /// When its slow start began, unless it is over.
@@ -307,6 +328,10 @@ impl Table {
     pub fn order(&mut self, scope: &Scope, order: Order, now: Moment) -> Result<(), Unknown> {
         let unknown = || Unknown(scope.clone());
         let pool = self.model.pool_named(&scope.pool);
+        let why = match &order {
+            Order::Set { .. } => Why::Operator,
+            Order::Clear(_) => Why::TakenBack,
+        };
         match order {
             Order::Set { action, reason, by, until } => {
                 let pool = pool.ok_or_else(unknown)?;
@@ -332,7 +357,7 @@ impl Table {
                 self.records.push(Record::Override(scope.clone(), slot, None));
             }
         }
-        self.rejudge_scope(scope, Why::Operator, now);
+        self.rejudge_scope(scope, why, now);
         Ok(())
     }
 
@@ -340,17 +365,18 @@ impl Table {
     /// milliseconds: windows go by the wall clock.
     pub fn set_step(&mut self, step: i64, now: Moment) {
         self.step = step;
-        for scope in self.model.maintenance.iter().map(|window| window.of.pool.clone()).collect::<Vec<_>>() {
-            if let Some(pool) = self.model.pool_named(&scope) {
-                self.rejudge_pool(pool, Why::Time, now);
-            }
+        let windows = self.model.maintenance.iter();
+        let pools: BTreeSet<PoolId> =
+            windows.filter_map(|window| self.model.pool_named(&window.of.pool)).collect();
+        for pool in pools {
+            self.rejudge_pool(pool, Why::Time, now);
         }
     }
 
     /// Judges anew what is due by now.
     pub fn advance(&mut self, now: Moment) {
-        for (scope, said) in self.overrides.expire(now) {
-            self.records.push(Record::Override(scope.clone(), said.action.slot(), None));
+        while let Some((scope, slot)) = self.overrides.expire(now) {
+            self.records.push(Record::Override(scope.clone(), slot, None));
             self.rejudge_scope(&scope, Why::Time, now);
             self.expired.push(scope);
         }
@@ -509,23 +535,42 @@ impl Table {
     pub fn place_of(&self, scope: &Scope) -> Result<(PoolId, usize), Unknown> {
         let found = || {
             let pool = self.model.pool_named(&scope.pool)?;
-            let name = scope.endpoint.as_ref()?;
-            let endpoints = &self.model.pool(pool).endpoints;
-            let exact = endpoints.iter().position(|endpoint| endpoint.name == *name);
-            let place = exact.or_else(|| endpoints.iter().position(|endpoint| endpoint.is_called(name)))?;
+            let place = self.pools[pool.0 as usize].called(scope.endpoint.as_ref()?).next()?;
             Some((pool, place))
         };
         found().ok_or_else(|| Unknown(scope.clone()))
     }
 
-    /// Where the endpoints stand that a scope names: one, or all addresses of a
-    /// host name.
+    /// Where the endpoints stand that a scope names: one, all addresses of a
+    /// host name, or the whole pool.
     pub fn places_of(&self, scope: &Scope) -> Vec<(PoolId, usize)> {
-        let (Some(pool), Some(name)) = (self.model.pool_named(&scope.pool), &scope.endpoint) else {
-            return Vec::new();
-        };
-        let endpoints = self.model.pool(pool).endpoints.iter().enumerate();
-        endpoints.filter(|(_, endpoint)| endpoint.is_called(name)).map(|(place, _)| (pool, place)).collect()
+        let Some(pool) = self.model.pool_named(&scope.pool) else { return Vec::new() };
+        let held = &self.pools[pool.0 as usize];
+        match &scope.endpoint {
+            Some(name) => held.called(name).map(|place| (pool, place)).collect(),
+            None => (0..held.rows.len()).map(|place| (pool, place)).collect(),
+        }
+    }
+
+    /// What an operator has said of an endpoint, or of all addresses of its
+    /// host name.
+    pub fn said(&self, pool: &Pool, endpoint: &Endpoint, slot: Slot, now: Moment) -> Option<&Override> {
+        if self.overrides.is_empty() {
+            return None; // the usual case, without names put together
+        }
+        let scope = |name| Scope { pool: Arc::clone(&pool.name), endpoint: Some(name) };
+        let own = self.overrides.get(&scope(Arc::clone(&endpoint.name)), slot, now);
+        own.or_else(|| self.overrides.get(&scope(endpoint.of_all()?.into()), slot, now))
+    }
+
+    /// All that operators have said of an endpoint.
+    pub fn all_said<'a>(
+        &'a self,
+        pool: &'a Pool,
+        endpoint: &'a Endpoint,
+        now: Moment,
+    ) -> impl Iterator<Item = &'a Override> {
+        Slot::ALL.into_iter().filter_map(move |slot| self.said(pool, endpoint, slot, now))
     }
 
     fn target_record(&self, id: TargetId) -> (TargetKey, TargetMemory) {
@@ -541,11 +586,8 @@ impl Table {
             monitor: Arc::clone(&task.monitor.name),
             vantage: Arc::clone(&task.vantage.name),
         };
-        let memory = TargetMemory {
-            test: target.test_hash(),
-            machine: target.machine.remember(),
-            reported: target.reported,
-        };
+        let memory =
+            TargetMemory { test: target.test, machine: target.machine.remember(), reported: target.reported };
         (key, memory)
     }
 
@@ -573,6 +615,20 @@ impl Table {
     fn remember_endpoint(&mut self, pool: PoolId, place: usize) {
         let (key, memory) = self.endpoint_record(pool, place);
         self.records.push(Record::Endpoint(key, memory));
+    }
+}
+
+/// A pool as a whole.
+fn whole(pool: &Pool) -> Scope {
+    Scope { pool: Arc::clone(&pool.name), endpoint: None }
+}
+
+impl PoolRow {
+    /// Where the endpoints stand that are called so, in their order.
+    fn called(&self, name: &str) -> impl Iterator<Item = usize> {
+        let first = self.names.partition_point(|(other, _)| **other < *name);
+        let same = self.names[first..].iter().take_while(move |(other, _)| **other == *name);
+        same.map(|(_, place)| *place)
     }
 }
 

@@ -13,6 +13,25 @@ use crate::moment::Moment;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TargetId(pub(super) u64);
 
+/// The part of a test's hash that is the monitor's, and the same for all it
+/// tests.
+pub(super) struct TestHash(DefaultHasher);
+
+impl TestHash {
+    pub fn of(monitor: &Monitor) -> TestHash {
+        let mut hasher = DefaultHasher::new();
+        // a check has floats in it and no hash of its own; its words are as good
+        format!("{:?}", (&monitor.check, monitor.reading.invert)).hash(&mut hasher);
+        TestHash(hasher)
+    }
+
+    fn at(&self, port: u16, host: &Option<Arc<str>>) -> u64 {
+        let mut hasher = self.0.clone();
+        (port, host).hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
 /// A probe's outcome, and when it came.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sighting {
@@ -31,6 +50,8 @@ pub struct Target {
     /// The monitor's place among the pool's.
     pub member: usize,
     pub task: Arc<ProbeTask>,
+    /// A stable hash of what is tested, for who remembers a verdict.
+    pub test: u64,
     pub rhythm: Rhythm,
     pub(super) machine: Machine,
     /// Whether any probe has come to an end, be it with an error.
@@ -52,6 +73,7 @@ impl Target {
         pool: &Pool,
         endpoint: &Endpoint,
         monitor: &Arc<Monitor>,
+        test: &TestHash,
         vantage: &Arc<Vantage>,
         now: Moment,
     ) -> Target {
@@ -75,6 +97,7 @@ impl Target {
             sight: 0,
             member: 0,
             rhythm: Rhythm::new(monitor.interval, hasher.finish()),
+            test: test.at(task.port, &task.host),
             task: Arc::new(task),
             machine: Machine::new(now),
             seen: monitor.check == Check::Push, // nobody waits for what comes by itself
@@ -170,16 +193,6 @@ impl Target {
             && a.monitor.reading.invert == b.monitor.reading.invert
             && a.port == b.port
             && a.host == b.host
-    }
-
-    /// A stable hash of what is tested, for who remembers a verdict.
-    pub fn test_hash(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        let monitor = &self.task.monitor;
-        // a check has floats in it and no hash of its own; its words are as good
-        format!("{:?}", (&monitor.check, monitor.reading.invert)).hash(&mut hasher);
-        (self.task.port, &self.task.host).hash(&mut hasher);
-        hasher.finish()
     }
 
     /// Of two targets the one whose verdict decided more: unhealthy first.

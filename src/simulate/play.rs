@@ -222,7 +222,11 @@ impl Player {
                     Order::Set { action: *action, reason: "".into(), by: "the scenario".into(), until: None };
                 self.order(scope, order)?;
             }
-            Deed::Clear { scope, slot } => self.order(scope, Order::Clear(*slot))?,
+            Deed::Clear { scope, slots } => {
+                for slot in *slots {
+                    self.order(scope, Order::Clear(*slot))?;
+                }
+            }
             Deed::FailBack(name) => drop(self.drive.engine.fail_back(name, now)),
             Deed::Reload(setup) => {
                 self.setup = setup.clone();
@@ -540,6 +544,7 @@ fn patience(model: &Model) -> Duration {
             + rules.flap_hold
             + rules.slow_start
             + rules.drain_wait
+            + if pool.hosts.is_empty() { Duration::ZERO } else { rules.stale_if_error }
             + ejected
     });
     let balancers = || model.zones.iter().flat_map(|zone| &zone.load_balancers);

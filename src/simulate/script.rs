@@ -63,8 +63,8 @@ pub enum Deed {
     Vantage { name: Arc<str>, up: bool },
     /// An operator says something of a pool or an endpoint.
     Order { scope: Scope, action: Action },
-    /// An operator takes that back.
-    Clear { scope: Scope, slot: Slot },
+    /// An operator takes that back, all of these.
+    Clear { scope: Scope, slots: &'static [Slot] },
     /// An operator sends a load balancer's traffic back.
     FailBack(Name),
     /// Another configuration.
@@ -232,12 +232,12 @@ impl fmt::Display for Deed {
                 Lookup::Failed => write!(f, "lookups of {hostname} fail"),
             },
             Deed::Vantage { name, up } => write!(f, "vantage {name}: {}", if *up { "up" } else { "down" }),
-            Deed::Order { scope, action: action @ (Action::Healthy | Action::Unhealthy) } => {
+            Deed::Order { scope, action } if Slot::FORCED.contains(&action.slot()) => {
                 write!(f, "override {scope}: {action}")
             }
             Deed::Order { scope, action } => write!(f, "{action} {scope}"),
-            Deed::Clear { scope, slot: Slot::Traffic } => write!(f, "undrain {scope}"),
-            Deed::Clear { scope, slot: Slot::Health } => write!(f, "override {scope}: none"),
+            Deed::Clear { scope, slots: [Slot::Traffic] } => write!(f, "undrain {scope}"),
+            Deed::Clear { scope, .. } => write!(f, "override {scope}: none"),
             Deed::FailBack(name) => write!(f, "failback {name}"),
             Deed::Reload(setup) => write!(f, "reload {}", setup.name),
             Deed::Restart(Duration::ZERO) => f.write_str("restart"),

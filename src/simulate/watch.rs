@@ -45,6 +45,9 @@ struct Run {
 pub struct Watch {
     runs: HashMap<TargetId, Run>,
     standings: HashMap<Scope, Standing>,
+    /// Addresses that several endpoints have or had at a time: which of them
+    /// clients have one from isn't known.
+    shared: BTreeSet<IpAddr>,
     pools: HashMap<Arc<str>, PoolState>,
     serials: BTreeMap<Name, u32>,
     /// Of each zone what its answers were when the serial last went up, and
@@ -100,6 +103,10 @@ impl Watch {
             // addresses of host names come and go
             let there = |scope: &Scope| drive.engine.table().place_of(scope).is_ok();
             self.standings.retain(|scope, _| there(scope));
+            let mut once = BTreeSet::new();
+            let everywhere = model.pools.iter().flat_map(|pool| &pool.endpoints);
+            let twice = everywhere.map(|endpoint| endpoint.address).filter(|address| !once.insert(*address));
+            self.shared.extend(twice);
             self.model = Some(Arc::clone(model));
         }
         let told = std::mem::take(&mut drive.told);
@@ -157,8 +164,7 @@ impl Watch {
                 if standing.fitness != Fitness::Out(OutCause::Drained) {
                     continue;
                 }
-                let everywhere = model.pools.iter().flat_map(|pool| &pool.endpoints);
-                let is_shared = everywhere.filter(|other| other.address == endpoint.address).count() > 1;
+                let is_shared = self.shared.contains(&endpoint.address);
                 let Some(until) = self.handed.get(&endpoint.address).filter(|_| !is_shared) else { continue };
                 let due = *until + self.waits.get(&pool.name).copied().unwrap_or_default();
                 if now + DRAIN_SLACK < due {
@@ -302,6 +308,7 @@ impl Watch {
                     && !out
                     && in_config
                     && table.standings(id)[place].fitness.counts()
+                    && table.standings(id)[place].weight != Some(Weight(0))
             })
         })
     }
@@ -358,13 +365,20 @@ pub struct Stand {
     pub up: bool,
     /// It has a share of the traffic.
     pub serves: bool,
+    /// The weight that an operator has given it.
+    pub weight: Option<Weight>,
 }
 
 impl Stand {
     /// How this one does.
     pub fn of(standing: &Standing) -> Stand {
         let up = standing.fitness.is_up();
-        Stand { counts: standing.fitness.counts(), up, serves: up && standing.percent > 0 }
+        Stand {
+            counts: standing.fitness.counts(),
+            up,
+            serves: up && standing.percent > 0,
+            weight: standing.weight,
+        }
     }
 }
 
@@ -390,7 +404,7 @@ pub fn read(model: &Model, balancer: &LoadBalancer, stands: &[(bool, Vec<Stand>)
     let addresses = |id: PoolId, fits: fn(&Stand) -> bool| -> BTreeSet<IpAddr> {
         let both = model.pool(id).endpoints.iter().zip(&stands[id.0 as usize].1);
         both.filter(|(endpoint, stand)| {
-            endpoint.weight > Weight(0) && endpoint.address.is_ipv4() && fits(stand)
+            stand.weight.unwrap_or(endpoint.weight) > Weight(0) && endpoint.address.is_ipv4() && fits(stand)
         })
         .map(|(endpoint, _)| endpoint.address)
         .collect()

@@ -466,6 +466,7 @@ impl Life {
             Action::Healthy,
             Action::Unhealthy,
             Action::Drain,
+            Action::Weight(Weight(*self.world.dice.pick(&[0, 0, 50, 100]))),
         ];
         let action = *self.world.dice.pick(&actions);
         if action.slot() == Slot::Traffic && self.world.dice.percent(20) {
@@ -679,7 +680,7 @@ impl Life {
         let said = self.drive.engine.table().overrides().iter();
         let scopes: Vec<Scope> = said.map(|(scope, _)| scope.clone()).collect();
         for scope in scopes {
-            for slot in [Slot::Traffic, Slot::Health] {
+            for slot in Slot::ALL {
                 // of what is gone from the configuration nothing can be taken back
                 let _ = self.drive.engine.order(&scope, Order::Clear(slot), now);
             }
@@ -707,7 +708,7 @@ impl Life {
             let stand = |endpoint: &Endpoint| {
                 let works = !pool.is_monitored() || pool.enabled && self.truth(endpoint) == Verdict::Healthy;
                 let up = endpoint.enabled && holds && works;
-                Stand { counts: endpoint.enabled, up, serves: up }
+                Stand { counts: endpoint.enabled, up, serves: up, weight: None }
             };
             all.push((pool.enabled, pool.endpoints.iter().map(stand).collect()));
         }
@@ -972,6 +973,10 @@ fn rules(dice: &mut Dice) -> Rules {
         flap_hold: sometimes(dice, 1..=20),
         slow_start: sometimes(dice, 1..=60),
         drain_wait: sometimes(dice, 1..=20),
+        stale_if_error: match dice.percent(50) {
+            true => dice.seconds(0..=60),
+            false => Rules::default().stale_if_error,
+        },
         ejection: dice.percent(50).then(|| Ejection {
             consecutive_failures: dice.percent(70).then(|| dice.within(1..=40) as u32),
             failure_percentage: dice.percent(70).then(|| dice.within(10..=90) as u8),

@@ -16,7 +16,7 @@ use crate::health::{
     Action, AgentWish, EndpointKey, EndpointMemory, MachineMemory, Memory, Override, Record, Slot, TargetKey,
     TargetMemory, Verdict,
 };
-use crate::model::{Name, Scope};
+use crate::model::{Name, Scope, Weight};
 use crate::moment::Moment;
 
 /// What the head's JSON says. Another version is another format.
@@ -161,7 +161,11 @@ enum Entry {
     Host {
         name: Arc<str>,
         addresses: Vec<IpAddr>,
-        until: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fresh_until: Option<u64>,
+        /// An hour later, in files from before pools said how long.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<u64>,
     },
     Alive {
         at: u64,
@@ -172,6 +176,9 @@ enum Entry {
 #[serde(deny_unknown_fields)]
 struct Said {
     action: String,
+    /// Of the action `weight`, in hundredths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    weight: Option<u8>,
     reason: Arc<str>,
     by: Arc<str>,
     since: u64,
@@ -205,6 +212,7 @@ fn whole() -> u8 {
 enum SlotWord {
     Traffic,
     Health,
+    Weight,
 }
 
 impl From<Verdict> for Word {
@@ -232,6 +240,7 @@ impl From<Slot> for SlotWord {
         match slot {
             Slot::Traffic => SlotWord::Traffic,
             Slot::Health => SlotWord::Health,
+            Slot::Weight => SlotWord::Weight,
         }
     }
 }
@@ -241,6 +250,7 @@ impl From<SlotWord> for Slot {
         match word {
             SlotWord::Traffic => Slot::Traffic,
             SlotWord::Health => Slot::Health,
+            SlotWord::Weight => Slot::Weight,
         }
     }
 }
@@ -289,7 +299,8 @@ impl From<&Record> for Entry {
                 endpoint: scope.endpoint.clone(),
                 slot: (*slot).into(),
                 said: said.as_ref().map(|said| Said {
-                    action: said.action.to_string(),
+                    action: said.action.as_str().to_owned(),
+                    weight: said.action.weight().map(|weight| weight.0),
                     reason: Arc::clone(&said.reason),
                     by: Arc::clone(&said.by),
                     since: millis(said.since),
@@ -299,11 +310,25 @@ impl From<&Record> for Entry {
             },
             Record::Serial(zone, serial) => Entry::Serial { zone: zone.to_string(), serial: *serial },
             Record::Balancer(name, pools) => Entry::Balancer { name: name.to_string(), pools: pools.clone() },
-            Record::Host(name, addresses, until) => {
-                Entry::Host { name: Arc::clone(name), addresses: addresses.clone(), until: millis(*until) }
-            }
+            Record::Host(name, addresses, fresh_until) => Entry::Host {
+                name: Arc::clone(name),
+                addresses: addresses.clone(),
+                fresh_until: Some(millis(*fresh_until)),
+                until: None,
+            },
             Record::Alive(at) => Entry::Alive { at: millis(*at) },
         }
+    }
+}
+
+impl Said {
+    fn action(&self) -> Option<Action> {
+        let weight = match self.weight {
+            Some(hundredths @ 0..=100) => Some(Weight(hundredths)),
+            Some(_) => return None,
+            None => None,
+        };
+        Action::of(&self.action, weight)
     }
 }
 
@@ -361,7 +386,7 @@ impl Entry {
                 let said = match said {
                     None => None,
                     Some(said) => Some(Override {
-                        action: Action::of(&said.action).filter(|action| action.slot() == slot.into())?,
+                        action: said.action().filter(|action| action.slot() == slot.into())?,
                         reason: said.reason,
                         by: said.by,
                         since: moment(said.since),
@@ -373,7 +398,10 @@ impl Entry {
             }
             Entry::Serial { zone, serial } => Record::Serial(name(&zone)?, serial),
             Entry::Balancer { name: balancer, pools } => Record::Balancer(name(&balancer)?, pools),
-            Entry::Host { name, addresses, until } => Record::Host(name, addresses, moment(until)),
+            Entry::Host { name, addresses, fresh_until, until } => {
+                let before = || Some(until?.saturating_sub(3_600_000));
+                Record::Host(name, addresses, moment(fresh_until.or_else(before)?))
+            }
             Entry::Alive { at } => Record::Alive(moment(at)),
         })
     }
@@ -409,6 +437,10 @@ mod tests {
         }
     }
 
+    fn weight(hundredths: u8) -> Override {
+        Override { action: Action::Weight(Weight(hundredths)), until: None, ..drain(13) }
+    }
+
     /// All kinds of records, several of some keys.
     fn story() -> Vec<Record> {
         let scope = Scope { pool: "eu".into(), endpoint: Some("a".into()) };
@@ -426,10 +458,13 @@ mod tests {
             target("a", Verdict::Healthy, 10),
             target("b", Verdict::Healthy, 10),
             Record::Serial("example.com".parse().unwrap(), 7),
+            Record::Host("web.example.net".into(), vec!["192.0.2.1".parse().unwrap()], at(70)),
             Record::Alive(at(11)),
             target("a", Verdict::Unhealthy, 12),
             Record::Endpoint(endpoint("a"), held),
             Record::Override(scope.clone(), Slot::Traffic, Some(drain(13))),
+            Record::Override(scope.clone(), Slot::Weight, Some(weight(50))),
+            Record::Override(scope.clone(), Slot::Weight, Some(weight(0))),
             Record::Override(
                 whole.clone(),
                 Slot::Health,
@@ -469,6 +504,44 @@ mod tests {
         assert_eq!(contents.memory, memory(&story()), "the newest of each key");
         let again: Vec<Record> = contents.memory.clone().records().collect();
         assert_eq!(read(&written(&again)).unwrap().memory, contents.memory);
+    }
+
+    #[test]
+    fn an_override_that_says_nothing_known_costs_its_line() {
+        let said = |slot: &str, action: &str| {
+            let json = format!(
+                r#"{{"override":{{"pool":"eu","endpoint":"a","slot":"{slot}","said":{{"action":{action},"reason":"","by":"alice","since":1,"until":null,"drained_at":1}}}}}}"#
+            );
+            let contents = read((head() + &framed(&json)).as_bytes()).unwrap();
+            (contents.memory.overrides.into_values().map(|said| said.action).next(), contents.damaged)
+        };
+        // as files have had it before there were weights
+        assert_eq!(said("traffic", r#""drain""#), (Some(Action::Drain), 0));
+        assert_eq!(said("weight", r#""weight","weight":25"#), (Some(Action::Weight(Weight(25))), 0));
+        for (slot, action) in [
+            ("weight", r#""weight""#),
+            ("weight", r#""weight","weight":101"#),
+            ("traffic", r#""weight","weight":25"#),
+            ("traffic", r#""drain","weight":25"#),
+            ("weight", r#""heavy","weight":25"#),
+        ] {
+            assert_eq!(said(slot, action), (None, 1), "{slot} {action}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_host_names_are_read_as_files_of_before_have_them() {
+        for (times, fresh_until) in [
+            (r#""until":3700000"#, Some(at(100))),
+            (r#""fresh_until":100000"#, Some(at(100))),
+            (r#""until":1000"#, Some(at(0))),
+            (r#""late":1"#, None),
+        ] {
+            let json = format!(r#"{{"host":{{"name":"web","addresses":["192.0.2.1"],{times}}}}}"#);
+            let contents = read((head() + &framed(&json)).as_bytes()).unwrap();
+            let held = contents.memory.hosts.into_values().next();
+            assert_eq!(held.map(|(_, until)| until), fresh_until, "{times}");
+        }
     }
 
     #[test]

@@ -429,6 +429,7 @@ fn the_rules_around_a_verdict_are_read() {
             flap_hold: secs(300),
             slow_start: secs(120),
             drain_wait: secs(30),
+            stale_if_error: secs(86400),
             ejection: Some(Ejection {
                 consecutive_failures: None,
                 minimum_requests: 100,

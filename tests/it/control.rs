@@ -69,6 +69,11 @@ fn a_connection_may_ask_several_times_and_mistakes_are_told() {
         ("{\"do\":\"status\",\"of\":\"mian\"}\n", "unknown_pool"),
         ("{\"do\":\"probe\",\"of\":\"main\"}\n", "nothing_to_probe"),
         ("{\"do\":\"order\",\"what\":\"healthy\",\"of\":\"main\"}\n", "not_an_endpoint"),
+        ("{\"do\":\"order\",\"what\":\"weight\",\"of\":\"main\",\"weight\":0.5}\n", "not_an_endpoint"),
+        ("{\"do\":\"order\",\"what\":\"weight\",\"of\":\"main/e1\"}\n", "bad_request"),
+        ("{\"do\":\"order\",\"what\":\"weight\",\"of\":\"main/e1\",\"weight\":1.5}\n", "bad_request"),
+        ("{\"do\":\"order\",\"what\":\"weight\",\"of\":\"main/e1\",\"weight\":\"0.5\"}\n", "bad_request"),
+        ("{\"do\":\"order\",\"what\":\"drain\",\"of\":\"main/e1\",\"weight\":0.5}\n", "bad_request"),
     ] {
         assert_eq!(say(&mut stream, line)["refused"]["kind"], json!(kind), "{line}");
     }

@@ -122,6 +122,9 @@ impl Player {
         if let Some(model) = model {
             self.world.reload(model)?;
         }
+        for (of, word) in &step.r#override {
+            self.world.say(of, word)?;
+        }
         let began = self.world.now();
         if let Some(becomes) = step.becomes {
             loop {

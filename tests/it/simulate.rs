@@ -144,6 +144,27 @@ fn operators_reloads_and_restarts_have_their_effect() {
 }
 
 #[test]
+fn a_weight_is_said_and_taken_back() {
+    let folder = folder(
+        "config: config.yaml\n\
+         steps:\n\
+         - { at: 10s, override: { eu/eu-1: weight 0 } }\n\
+         - { after: 1s, expect: { eu/eu-1: healthy, eu: healthy, www.example.com A: 192.0.2.2 } }\n\
+         - { at: 20s, override: { eu/eu-1: unhealthy, eu/eu-2: weight 0.25 } }\n\
+         - { after: 1s, expect: { eu/eu-1: forced_unhealthy, www.example.com A: 192.0.2.2 } }\n\
+         - { at: 30s, override: { eu/eu-1: none } }\n\
+         - { after: 1s, expect: { eu/eu-1: healthy, www.example.com A: [192.0.2.1, 192.0.2.2] } }\n",
+    );
+    let ended = simulate(&folder, &[]);
+    assert_eq!((ended.code(), &*ended.log), (Some(0), ""), "{}", ended.out);
+    for told in
+        ["override eu/eu-2: weight 0.25", "endpoint eu/eu-2 has weight 0.25", "override eu/eu-1: none"]
+    {
+        assert!(ended.out.contains(told), "{told}: {}", ended.out);
+    }
+}
+
+#[test]
 fn one_monitor_or_vantage_sees_what_others_do_not() {
     let folder = folder(
         "config: config.yaml\n\

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::authority::BalancerState;
-use crate::config::{nearest, show_duration};
+use crate::config::{self, nearest, show_duration};
 use crate::control::view::time;
 use crate::control::{Done, Refusal, What};
 use crate::engine::Engine;
@@ -12,7 +12,7 @@ use crate::health::{
     Action, DownCause, Fitness, Order, OutCause, Override, PoolState, ProbeTask, Seen, Slot, Standing, Table,
     Target, Verdict,
 };
-use crate::model::{Check, Ejection, Model, Name, Scope};
+use crate::model::{Check, Ejection, Model, Name, Scope, Weight};
 use crate::moment::Moment;
 
 /// An override lasts no longer than this when it is to end by itself.
@@ -68,62 +68,93 @@ fn endpoint_scope(model: &Model, text: &str) -> Result<Scope, Refusal> {
     Ok(scope)
 }
 
+/// What stands beside an order.
+pub(super) struct Saying {
+    pub weight: Option<f64>,
+    pub reason: Arc<str>,
+    pub by: Arc<str>,
+    pub limit: Option<Duration>,
+}
+
+/// The weight of an order that is about one.
+fn weight_of(what: What, weight: Option<f64>) -> Result<Weight, Refusal> {
+    let refused = |why| Err(Refusal::new("bad_request", why));
+    match (what, weight) {
+        (What::Weight, Some(number)) => {
+            let text = number.to_string();
+            match config::weight(&text) {
+                Some(hundredths) => Ok(Weight(hundredths)),
+                None => refused(format!("`{text}` is not a weight: {}", config::weight_help(&text))),
+            }
+        }
+        (What::Weight, None) => {
+            refused("an order of weight has a `weight`, a number from 0 to 1 in hundredths".to_owned())
+        }
+        (_, Some(_)) => refused("`weight` belongs to orders of weight: leave it out".to_owned()),
+        (_, None) => Ok(Weight(100)), // nobody asks for it
+    }
+}
+
 /// Says something over the verdicts, or takes it back.
 pub(super) fn order(
     engine: &mut Engine,
     what: What,
     of: &str,
-    reason: Arc<str>,
-    by: Arc<str>,
-    limit: Option<Duration>,
+    saying: &Saying,
     now: Moment,
 ) -> Result<Done, Refusal> {
+    let limit = saying.limit;
     if limit.is_some_and(|limit| limit.is_zero()) {
         let why = "an order for no time at all does nothing: `for_ms` is 1 or more, or left out".to_owned();
         return Err(Refusal::new("bad_request", why));
     }
     let scope = match what {
-        What::Healthy | What::Unhealthy | What::Measured => endpoint_scope(engine.model(), of)?,
+        What::Healthy | What::Unhealthy | What::Weight | What::Measured => {
+            endpoint_scope(engine.model(), of)?
+        }
         What::Drain | What::Undrain | What::Enable | What::Disable => scope(engine.model(), of)?,
     };
-    let said = |slot| engine.table().overrides().get(&scope, slot, now).cloned();
-    let (traffic, health) = (said(Slot::Traffic), said(Slot::Health));
-    let acted = traffic.as_ref().map(|said| said.action);
-    let set = |action| Some(order_of(action, &reason, &by, limit, now));
-    let order = match (what, acted) {
+    let weight = weight_of(what, saying.weight)?;
+    let said = |slot| engine.table().overrides().get(&scope, slot, now).map(|said| said.action);
+    let set = |action| vec![order_of(action, saying, now)];
+    let forced = Slot::FORCED.into_iter().filter(|slot| said(*slot).is_some());
+    let orders = match (what, said(Slot::Traffic)) {
         (What::Drain, _) => set(Action::Drain),
         (What::Disable, _) => set(Action::Disable),
         (What::Enable, _) if declared_off(engine.model(), &scope) => set(Action::Enable),
-        (What::Enable, Some(Action::Disable | Action::Drain)) => Some(Order::Clear(Slot::Traffic)),
-        (What::Enable, _) => None,
-        (What::Undrain, Some(Action::Drain)) => Some(Order::Clear(Slot::Traffic)),
+        (What::Enable, Some(Action::Disable | Action::Drain)) => vec![Order::Clear(Slot::Traffic)],
+        (What::Enable, _) => Vec::new(),
+        (What::Undrain, Some(Action::Drain)) => vec![Order::Clear(Slot::Traffic)],
         (What::Undrain, Some(Action::Disable)) => {
             let why = format!("{scope} isn't drained, it is disabled; `hale enable {scope}` takes that back");
             return Err(Refusal::new("not_drained", why));
         }
-        (What::Undrain, _) => None,
+        (What::Undrain, _) => Vec::new(),
         (What::Healthy, _) => set(Action::Healthy),
         (What::Unhealthy, _) => set(Action::Unhealthy),
-        (What::Measured, _) => health.is_some().then_some(Order::Clear(Slot::Health)),
+        (What::Weight, _) => set(Action::Weight(weight)),
+        (What::Measured, _) => forced.map(Order::Clear).collect(),
     };
-    let Some(order) = order else {
+    let slots: Vec<Slot> = orders.iter().map(Order::slot).collect();
+    let Some(slot) = slots.first().copied() else {
         let message = match what {
             What::Enable => format!("{scope} is enabled already"),
             What::Undrain => format!("{scope} isn't drained"),
-            _ => format!("nothing was said of the health of {scope}"),
+            _ => format!("nothing was said of the health or the weight of {scope}"),
         };
         return Ok(Done { message, notes: switched_off_notes(engine, &scope, now), ..Done::default() });
     };
-    let taken_back = matches!(order, Order::Clear(_));
+    let taken_back = matches!(orders[0], Order::Clear(_));
     let before = Picture::of(engine);
-    engine.order(&scope, order, now).expect("the scope was found just now");
-    let slot = if matches!(what, What::Healthy | What::Unhealthy | What::Measured) {
-        Slot::Health
-    } else {
-        Slot::Traffic
-    };
+    for order in orders {
+        engine.order(&scope, order, now).expect("the scope was found just now");
+    }
     let said = engine.table().overrides().get(&scope, slot, now).cloned();
-    let mut done = Done { message: message(engine, what, &scope, said.as_ref()), ..Done::default() };
+    let message = match what {
+        What::Measured => taken_back_message(&slots, &scope),
+        _ => message(engine, what, &scope, said.as_ref()),
+    };
+    let mut done = Done { message, ..Done::default() };
     if let Some(said) = &said {
         done.until = said.until.map(time);
         done.drained_at = (said.action == Action::Drain).then(|| time(said.drained_at));
@@ -140,9 +171,9 @@ pub(super) fn order(
     Ok(done)
 }
 
-fn order_of(action: Action, reason: &Arc<str>, by: &Arc<str>, limit: Option<Duration>, now: Moment) -> Order {
-    let until = limit.map(|limit| now + limit.min(LONGEST));
-    Order::Set { action, reason: Arc::clone(reason), by: Arc::clone(by), until }
+fn order_of(action: Action, saying: &Saying, now: Moment) -> Order {
+    let until = saying.limit.map(|limit| now + limit.min(LONGEST));
+    Order::Set { action, reason: Arc::clone(&saying.reason), by: Arc::clone(&saying.by), until }
 }
 
 fn show(time: Duration) -> String {
@@ -183,8 +214,24 @@ fn message(engine: &Engine, what: What, scope: &Scope, said: Option<&Override>) 
         (What::Undrain, _) => format!("{scope} is no longer drained"),
         (What::Healthy, _) => format!("{scope} is healthy by your word, whatever probes say"),
         (What::Unhealthy, _) => format!("{scope} is unhealthy by your word, whatever probes say"),
-        (What::Measured | What::Drain, _) => format!("the health of {scope} is again what probes say"),
+        (What::Weight, said) => {
+            let weight = said.map(|said| said.action.to_string()).unwrap_or_default();
+            format!("{scope} has {weight} by your word, whatever the configuration says")
+        }
+        (What::Measured | What::Drain, _) => format!("{scope} is as measured"),
     }
+}
+
+/// What of an endpoint is as it was, now that these were taken back.
+fn taken_back_message(slots: &[Slot], scope: &Scope) -> String {
+    let parts: Vec<String> = (slots.iter())
+        .map(|slot| match slot {
+            Slot::Health => format!("the health of {scope} is again what probes say"),
+            Slot::Weight => format!("the weight of {scope} is again the configured one"),
+            Slot::Traffic => format!("{scope} is neither drained nor switched"),
+        })
+        .collect();
+    parts.join("; ")
 }
 
 /// Whether the configuration itself has it switched off.

@@ -375,11 +375,7 @@ impl Lower<'_> {
             Some(hundredths) => Weight(hundredths),
             None => {
                 let kind = ProblemKind::NotWeight { value: brief(text) };
-                let help = match value::weight_meant(text) {
-                    Some(meant) => format!("write `{meant}`: a weight is 0 to 1, in hundredths"),
-                    None => "write a number from 0 to 1 in hundredths, such as `0.25`".into(),
-                };
-                self.gather.refuse(Spot::Value(place), kind, Some(help));
+                self.gather.refuse(Spot::Value(place), kind, Some(value::weight_help(text)));
                 default
             }
         }

@@ -17,6 +17,9 @@ const fn hours(hours: u64) -> Duration {
 /// What lasts from nothing to a day.
 const A_DAY: RangeInclusive<Duration> = Duration::ZERO..=hours(24);
 
+/// What lasts from nothing to a week.
+const A_WEEK: RangeInclusive<Duration> = Duration::ZERO..=hours(24 * 7);
+
 impl Lower<'_> {
     pub(super) fn rules(&self, shape: &shape::Pool) -> Rules {
         let usual = Rules::default();
@@ -24,12 +27,13 @@ impl Lower<'_> {
         let start_period = self.duration(&shape.start_period, A_DAY, Duration::ZERO);
         Rules {
             start_period: shape.start_period.get().map(|_| start_period),
-            stale_after: self.duration(&shape.stale_after, Duration::ZERO..=hours(24 * 7), usual.stale_after),
+            stale_after: self.duration(&shape.stale_after, A_WEEK, usual.stale_after),
             flap_limit: self.number(&shape.flap_limit, 1..=1000, u64::from(usual.flap_limit)) as u32,
             flap_window: self.duration(&shape.flap_window, second..=hours(24), usual.flap_window),
             flap_hold: self.duration_or_off(&shape.flap_hold),
             slow_start: self.duration_or_off(&shape.slow_start),
             drain_wait: self.duration(&shape.drain_wait, A_DAY, usual.drain_wait),
+            stale_if_error: self.duration(&shape.stale_if_error, A_WEEK, usual.stale_if_error),
             ejection: self.ejection(&shape.ejection),
         }
     }

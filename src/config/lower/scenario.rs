@@ -17,7 +17,7 @@ use super::{Lower, beside};
 use crate::authority::BalancerState;
 use crate::engine::Lookup;
 use crate::health::{Action, PoolState, Slot};
-use crate::model::{LoadBalancer, Model, Name, Pool, Scope};
+use crate::model::{LoadBalancer, Model, Name, Pool, Scope, Weight};
 use crate::moment::Moment;
 use crate::simulate::script::{self, Deed, Expected, Manner, Script, Seen, Setup, Subject, Want};
 
@@ -364,7 +364,7 @@ impl Lower<'_> {
             deeds.extend(scopes.map(|scope| Deed::Order { scope, action }));
         }
         let back = self.parts(&step.undrain, model).into_iter();
-        deeds.extend(back.map(|scope| Deed::Clear { scope, slot: Slot::Traffic }));
+        deeds.extend(back.map(|scope| Deed::Clear { scope, slots: &[Slot::Traffic] }));
         for (key, field) in step.r#override.get().map(|named| &named.0[..]).unwrap_or_default() {
             let Some(place) = field.place() else { continue };
             let scope = self.part(key, Spot::Key(place), model);
@@ -375,17 +375,31 @@ impl Lower<'_> {
                 continue;
             }
             let Some((text, place)) = self.text(field) else { continue };
-            let deed = match (text, scope) {
-                ("healthy", Some(scope)) => Deed::Order { scope, action: Action::Healthy },
-                ("unhealthy", Some(scope)) => Deed::Order { scope, action: Action::Unhealthy },
-                ("none", Some(scope)) => Deed::Clear { scope, slot: Slot::Health },
-                ("healthy" | "unhealthy" | "none", None) => continue,
-                (other, _) => {
-                    self.unknown_value(place, other, &["healthy", "unhealthy", "none"]);
-                    continue;
-                }
+            let action = match text {
+                "healthy" => Some(Action::Healthy),
+                "unhealthy" => Some(Action::Unhealthy),
+                "none" => None,
+                other => match other.strip_prefix("weight ").map(|number| (number, value::weight(number))) {
+                    Some((_, Some(hundredths))) => Some(Action::Weight(Weight(hundredths))),
+                    Some((number, None)) => {
+                        let kind = ProblemKind::NotWeight { value: brief(number) };
+                        self.gather.refuse(Spot::Value(place), kind, Some(value::weight_help(number)));
+                        continue;
+                    }
+                    None => {
+                        self.unknown_value(
+                            place,
+                            other,
+                            &["healthy", "unhealthy", "none", "or a weight such as `weight 0.25`"],
+                        );
+                        continue;
+                    }
+                },
             };
-            deeds.push(deed);
+            deeds.extend(scope.map(|scope| match action {
+                Some(action) => Deed::Order { scope, action },
+                None => Deed::Clear { scope, slots: &Slot::FORCED },
+            }));
         }
         for item in step.failback.get().map(|list| &list.0[..]).unwrap_or_default() {
             let Some((text, place)) = self.text(item) else { continue };

@@ -7,12 +7,13 @@ use std::time::Duration;
 use super::super::doubt::VantageDoubt;
 use super::super::ejection::Traffic;
 use super::super::memory::{EndpointKey, EndpointMemory, TargetKey};
-use super::super::overrides::{Action, Slot};
+use super::super::overrides::{Action, Override, Slot};
 use super::super::standing::Standing;
+use super::super::target::TestHash;
 use super::super::{Machine, Target, TargetId, Verdict};
-use super::{PoolRow, Row, Sight, Table, Why};
+use super::{PoolRow, Row, Sight, Table, Why, whole};
 use crate::model::{
-    Check, LoadBalancer, Model, Pool, PoolId, Reach, Rules, Scope, VantageId, WhenUnavailable,
+    Check, Endpoint, LoadBalancer, Model, Pool, PoolId, Reach, Rules, VantageId, WhenUnavailable,
 };
 use crate::moment::Moment;
 
@@ -37,6 +38,7 @@ impl Table {
         let mut kept = HashMap::with_capacity(self.targets.len());
         let mut new = Vec::new();
         let mut moved = Vec::new();
+        let tests: Vec<TestHash> = model.monitors.iter().map(|monitor| TestHash::of(monitor)).collect();
         self.doubts = self.doubts_of(&model);
         self.timers.clear();
         self.touched.clear(); // all pools are compiled anew
@@ -50,7 +52,7 @@ impl Table {
                 let before = former.remove(&key(pool, place));
                 let known = before.is_some();
                 let (row, standing) =
-                    self.adopt_endpoint(&model, id, place, before, serving, now, &mut kept, &mut new);
+                    self.adopt_endpoint(&model, id, place, before, &tests, serving, now, &mut kept, &mut new);
                 held.verdicts.push(row.verdict);
                 held.up += usize::from(standing.fitness.is_up());
                 held.rows.push(row);
@@ -68,6 +70,12 @@ impl Table {
         if serving {
             self.memory = super::Memory::default(); // it is of the first configuration alone
         }
+        let model = Arc::clone(&self.model);
+        for window in &model.maintenance {
+            for (pool, place) in self.places_of(&window.of) {
+                self.pools[pool.0 as usize].rows[place].windows.push(window.when);
+            }
+        }
         let moves = self.moves.len();
         // dependencies look at each other: twice round is enough for what was known before
         for round in 0..2 {
@@ -79,8 +87,11 @@ impl Table {
                 }
             }
         }
+        self.count_horizons();
         for vantage in (0..self.doubts.len() as u32).map(VantageId) {
-            self.reconsider(vantage, now); // what it doubted itself for may be gone
+            if self.has_doubts(vantage) {
+                self.reconsider(vantage, now); // what it doubted itself for may be gone
+            }
         }
         self.moves.truncate(moves);
         for (pool, endpoint, from) in moved {
@@ -121,16 +132,22 @@ impl Table {
         pool: PoolId,
         place: usize,
         before: Option<Former>,
+        tests: &[TestHash],
         serving: bool,
         now: Moment,
         kept: &mut HashMap<TargetId, Target>,
         new: &mut Vec<TargetId>,
     ) -> (Row, Standing) {
         let declared = model.pool(pool);
-        let targets = self.targets_for(model, pool, place, now);
+        let targets = self.targets_for(model, pool, place, tests, now);
         let (mut row, standing, before) = match before {
             Some(Former { row, standing, targets, vantages }) => (
-                Row { sights: sights_of(model, declared, &row, &vantages), timer: None, ..row },
+                Row {
+                    sights: sights_of(model, declared, &row, &vantages),
+                    windows: Vec::new(),
+                    timer: None,
+                    ..row
+                },
                 standing,
                 targets,
             ),
@@ -188,16 +205,20 @@ impl Table {
     }
 
     /// The targets that an endpoint has under `model`, as if nothing were known.
-    fn targets_for(&self, model: &Model, pool: PoolId, place: usize, now: Moment) -> Vec<Target> {
+    fn targets_for(
+        &self,
+        model: &Model,
+        pool: PoolId,
+        place: usize,
+        tests: &[TestHash],
+        now: Moment,
+    ) -> Vec<Target> {
         let declared = model.pool(pool);
         let endpoint = &declared.endpoints[place];
-        let whole = Scope { pool: Arc::clone(&declared.name), endpoint: None };
-        let own = Scope { endpoint: Some(Arc::clone(&endpoint.name)), ..whole.clone() };
-        let wanted = |declared: bool, scope: &Scope| {
-            let said = self.overrides.get(scope, Slot::Traffic, now);
-            declared || said.is_some_and(|said| said.action == Action::Enable)
-        };
-        if !wanted(declared.enabled, &whole) || !wanted(endpoint.enabled, &own) {
+        let enables = |said: Option<&Override>| said.is_some_and(|said| said.action == Action::Enable);
+        if !declared.enabled && !enables(self.overrides.get(&whole(declared), Slot::Traffic, now))
+            || !endpoint.enabled && !enables(self.said(declared, endpoint, Slot::Traffic, now))
+        {
             return Vec::new();
         }
         let mut targets = Vec::new();
@@ -208,7 +229,8 @@ impl Table {
             }
             for (number, member) in declared.tests.members.iter().enumerate() {
                 let monitor = model.monitor(member.monitor);
-                let target = Target::new(declared, endpoint, monitor, vantage, now);
+                let test = &tests[member.monitor.0 as usize];
+                let target = Target::new(declared, endpoint, monitor, test, vantage, now);
                 targets.push(Target { pool, endpoint: place, sight, member: number, ..target });
             }
         }
@@ -227,7 +249,7 @@ impl Table {
         if machine.verdict() == Verdict::Unknown {
             return false;
         }
-        let same = memory.test == target.test_hash();
+        let same = memory.test == target.test;
         target.machine = if same { machine } else { machine.carry_over() };
         target.seen = same;
         // that it is as old as the former run's end was looked at when it was read
@@ -280,7 +302,14 @@ impl PoolRow {
             monitor.interval.max(longest) * 3 + longest
         };
         let voters = pool.tests.members.iter().filter(|member| member.votes);
+        let called = |(endpoint, place): (&Endpoint, usize)| {
+            let of_all = endpoint.of_all().map(|name| (name.into(), place));
+            std::iter::once((Arc::clone(&endpoint.name), place)).chain(of_all)
+        };
+        let mut names: Vec<(Arc<str>, usize)> = pool.endpoints.iter().zip(0..).flat_map(called).collect();
+        names.sort();
         PoolRow {
+            names,
             start_period: start_period(model, pool),
             patience: voters.map(|member| patience(model.monitor(member.monitor))).max().unwrap_or_default(),
             longest_ttl: links.ttls.get(&id).copied().unwrap_or_default(),
@@ -301,6 +330,7 @@ impl Row {
             flaps: VecDeque::new(),
             flap_out: false,
             traffic: Traffic::default(),
+            windows: Vec::new(),
             wish: None,
             agent_percent: 100,
             slow_since: None,

@@ -1,17 +1,16 @@
 //! Judging one endpoint: its facts, and the rules around them.
 
 use std::cmp::Reverse;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::combine::{Vote, combine};
-use super::super::doubt::Sample;
+use super::super::doubt::{Horizon, Tally};
 use super::super::overrides::{Action, Override, Slot};
 use super::super::quorum::{self, View};
 use super::super::standing::{DownCause, Fitness, OutCause, Standing};
 use super::super::{AgentWish, Degraded, Verdict, windows};
-use super::{Move, Row, Sight, Table, Why};
-use crate::model::{Endpoint, HealthSource, Pool, PoolId, Scope, VantageId};
+use super::{Move, Row, Sight, Table, Why, whole};
+use crate::model::{HealthSource, PoolId, Scope, VantageId, Window};
 use crate::moment::Moment;
 
 /// What one vantage reports, and when that may change by itself.
@@ -48,7 +47,11 @@ impl Table {
             _ => {}
         }
         if before != verdict {
-            self.reconsider(self.model.pool(pool).viewpoints.vantages[sight], now);
+            let vantage = self.model.pool(pool).viewpoints.vantages[sight];
+            if self.has_doubts(vantage) {
+                self.recount(pool, sight, before, verdict, now);
+                self.reconsider(vantage, now);
+            }
         }
         self.rejudge(pool, place, why, now);
     }
@@ -67,34 +70,55 @@ impl Table {
         combine(votes, tests.combination)
     }
 
+    /// Whether a vantage may ever doubt itself.
+    pub(super) fn has_doubts(&self, vantage: VantageId) -> bool {
+        self.model.doubt.share.is_some() || self.model.vantage(vantage).canaries.is_some()
+    }
+
+    /// Counts anew what every vantage that may doubt itself sees.
+    pub(super) fn count_horizons(&mut self) {
+        self.horizons = vec![Horizon::default(); self.model.vantages.len()];
+        for (held, id) in self.pools.iter_mut().zip(0..) {
+            let vantages = &self.model.pool(PoolId(id)).viewpoints.vantages;
+            let seen = |sight: usize| {
+                held.rows.iter().map(move |row| (row.sights[sight].verdict, row.sights[sight].fell))
+            };
+            held.tallies = (0..vantages.len()).map(|sight| Tally::of(seen(sight))).collect();
+            for (vantage, tally) in vantages.iter().zip(&held.tallies) {
+                if self.model.vantage(*vantage).canaries != Some(PoolId(id)) {
+                    self.horizons[vantage.0 as usize].add(PoolId(id), tally);
+                }
+            }
+        }
+    }
+
+    /// Counts that an endpoint looks different at one vantage.
+    fn recount(&mut self, pool: PoolId, sight: usize, from: Verdict, to: Verdict, now: Moment) {
+        let vantage = self.model.pool(pool).viewpoints.vantages[sight];
+        let tally = &mut self.pools[pool.0 as usize].tallies[sight];
+        let before = *tally;
+        tally.change(from, to, now);
+        if self.model.vantage(vantage).canaries != Some(pool) {
+            let horizon = &mut self.horizons[vantage.0 as usize];
+            horizon.remove(pool, &before);
+            horizon.add(pool, tally);
+        }
+    }
+
+    fn canaries_fail(&self, vantage: VantageId) -> bool {
+        let Some(canaries) = self.model.vantage(vantage).canaries else { return false };
+        let vantages = &self.model.pool(canaries).viewpoints.vantages;
+        let held = &self.pools[canaries.0 as usize];
+        let sight = vantages.iter().position(|other| *other == vantage);
+        sight.is_some_and(|sight| !held.rows.is_empty() && held.tallies[sight].unhealthy == held.rows.len())
+    }
+
     /// Whether a vantage doubts itself, now that something changed there.
     pub(super) fn reconsider(&mut self, vantage: VantageId, now: Moment) {
         let rules = self.model.doubt;
-        let canaries = self.model.vantage(vantage).canaries;
-        if rules.share.is_none() && canaries.is_none() {
-            return;
-        }
         let since = self.doubts[vantage.0 as usize].window(&rules, now);
-        let mut sample = Sample::default();
-        for (pool, id) in self.pools.iter().zip(0..) {
-            let declared = self.model.pool(PoolId(id));
-            let Some(sight) = declared.viewpoints.vantages.iter().position(|other| *other == vantage) else {
-                continue;
-            };
-            let (mut healthy, mut fallen, mut unhealthy) = (false, false, 0);
-            for row in &pool.rows {
-                let sight = &row.sights[sight];
-                healthy |= sight.verdict == Verdict::Healthy;
-                fallen |= sight.fell.is_some_and(|fell| fell >= since);
-                unhealthy += usize::from(sight.verdict == Verdict::Unhealthy);
-            }
-            if canaries == Some(PoolId(id)) {
-                sample.canaries = !pool.rows.is_empty() && unhealthy == pool.rows.len();
-            } else {
-                sample.pools += usize::from(healthy || fallen);
-                sample.fallen += usize::from(fallen && !healthy);
-            }
-        }
+        let canaries = self.canaries_fail(vantage);
+        let sample = self.horizons[vantage.0 as usize].sample(since, canaries);
         if self.doubts[vantage.0 as usize].look(sample, &rules, now) {
             self.doubted.push(vantage);
             if self.doubts[vantage.0 as usize].is_better() {
@@ -127,9 +151,11 @@ impl Table {
                 self.doubted.push(vantage);
             }
             self.rejudge_vantage(vantage, Why::Doubt(vantage), now);
+            self.horizons[id].forget_fallen();
             for (held, declared) in self.pools.iter_mut().zip(&self.model.pools) {
                 let sight = declared.viewpoints.vantages.iter().position(|other| *other == vantage);
                 if let Some(sight) = sight {
+                    held.tallies[sight].fell = None;
                     held.rows.iter_mut().for_each(|row| row.sights[sight].fell = None);
                 }
             }
@@ -374,6 +400,9 @@ impl Table {
             degraded: self.degraded(pool, row),
             fitness,
             percent: row.agent_percent,
+            weight: self
+                .said(declared, &declared.endpoints[place], Slot::Weight, now)
+                .and_then(|said| said.action.weight()),
         };
         (standing, sooner(until, starting))
     }
@@ -400,17 +429,7 @@ impl Table {
         let declared = self.model.pool(pool);
         let endpoint = &declared.endpoints[place];
         let row = &self.pools[pool.0 as usize].rows[place];
-        let whole = Scope { pool: Arc::clone(&declared.name), endpoint: None };
-        let scope = Scope { endpoint: Some(Arc::clone(&endpoint.name)), ..whole.clone() };
-        // of all addresses of a host name by its own name
-        let called = endpoint.hostname.as_ref().and_then(|_| endpoint.name.rsplit_once('@'));
-        let family = called.map(|(name, _)| Scope { endpoint: Some(name.into()), ..whole.clone() });
-        let said = |scope: &Scope, slot| {
-            let own = self.overrides.get(scope, slot, now);
-            let of_family = || self.overrides.get(family.as_ref()?, slot, now);
-            own.or_else(|| of_family().filter(|_| scope.endpoint.is_some()))
-        };
-        let own = said(&scope, Slot::Traffic);
+        let own = self.said(declared, endpoint, Slot::Traffic, now);
         let enabled = match own.map(|said| said.action) {
             Some(Action::Enable) => true,
             Some(Action::Disable) => false,
@@ -420,7 +439,8 @@ impl Table {
             return Fitness::Out(OutCause::Disabled);
         }
         let drain = |said: Option<&Override>| said.filter(|said| said.action == Action::Drain).cloned();
-        if let Some(drain) = drain(own).or_else(|| drain(said(&whole, Slot::Traffic))) {
+        let of_pool = || self.overrides.get(&whole(declared), Slot::Traffic, now);
+        if let Some(drain) = drain(own).or_else(|| drain(of_pool())) {
             return match now < drain.drained_at {
                 true => {
                     *until = sooner(*until, Some(drain.drained_at));
@@ -429,7 +449,7 @@ impl Table {
                 false => Fitness::Out(OutCause::Drained),
             };
         }
-        if self.in_maintenance(declared, endpoint, now, until) {
+        if self.in_maintenance(&row.windows, now, until) {
             return Fitness::Out(OutCause::Maintenance);
         }
         match row.wish {
@@ -437,7 +457,7 @@ impl Table {
             Some(AgentWish::Maint) => return Fitness::Out(OutCause::AgentMaint),
             Some(AgentWish::Ready) | None => {}
         }
-        match said(&scope, Slot::Health).map(|said| said.action) {
+        match self.said(declared, endpoint, Slot::Health, now).map(|said| said.action) {
             Some(Action::Healthy) => return Fitness::Up,
             Some(Action::Unhealthy) => return Fitness::Down(DownCause::Forced),
             _ => {}
@@ -461,20 +481,11 @@ impl Table {
         }
     }
 
-    fn in_maintenance(
-        &self,
-        pool: &Pool,
-        endpoint: &Endpoint,
-        now: Moment,
-        until: &mut Option<Moment>,
-    ) -> bool {
+    fn in_maintenance(&self, windows: &[Window], now: Moment, until: &mut Option<Moment>) -> bool {
         let unix = (now.elapsed().as_millis() as i64 + self.step).max(0) as u64 / 1000;
         let mut is_open = false;
-        for window in self.model.maintenance.iter().filter(|window| {
-            let named = window.of.endpoint.as_deref();
-            window.of.pool == pool.name && named.is_none_or(|name| endpoint.is_called(name))
-        }) {
-            let (open, next) = windows::state(window.when, unix);
+        for window in windows {
+            let (open, next) = windows::state(*window, unix);
             is_open |= open;
             if let Some(next) = next {
                 let line = (next as i64 * 1000 - self.step).max(0) as u64;
@@ -489,10 +500,8 @@ impl Table {
         let declared = self.model.pool(pool);
         declared.endpoints[place].depends_on.iter().chain(&declared.depends_on).all(|needed| {
             let Some(name) = &needed.endpoint else { return self.is_available(needed.pool, now) };
-            let endpoints = &self.model.pool(needed.pool).endpoints;
-            let standings = &self.pools[needed.pool.0 as usize].standings;
-            let mut both = endpoints.iter().zip(standings);
-            both.any(|(endpoint, standing)| endpoint.is_called(name) && standing.fitness.is_up())
+            let held = &self.pools[needed.pool.0 as usize];
+            held.called(name).any(|place| held.standings[place].fitness.is_up())
         })
     }
 
@@ -510,8 +519,7 @@ impl Table {
         let held = &self.pools[pool.0 as usize];
         let ejected = held.rows.iter().filter(|row| row.traffic.ejected(now).is_some()).count();
         let most = (held.rows.len() * usize::from(rules.max_ejection_percent) / 100).max(1);
-        let up = held.standings.iter().filter(|standing| standing.fitness.is_up()).count();
-        let left = up - usize::from(held.standings[place].fitness.is_up());
+        let left = held.up - usize::from(held.standings[place].fitness.is_up());
         ejected < most && left >= declared.health_threshold.max(1) as usize
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::health::Reason;
-use crate::model::{Check, Endpoint, Monitor, MonitorId, Pool, TcpCheck, Tests, Thresholds};
+use crate::model::{Check, Endpoint, Monitor, MonitorId, Pool, TcpCheck, Tests, Thresholds, Weight};
 
 fn monitor(name: &str, port: u16) -> Arc<Monitor> {
     let check = Check::Tcp(TcpCheck { port: Some(port), ..TcpCheck::default() });
@@ -114,4 +114,51 @@ fn a_changed_test_keeps_the_verdict_until_its_first_outcome() {
     );
     table.observe(new[0], &outcome(ProbeResult::Fail), Moment::ZERO);
     assert_eq!(verdicts(&table), [Unhealthy], "the first outcome decides alone");
+}
+
+#[test]
+fn a_weight_and_a_verdict_stand_side_by_side_and_end_by_themselves() {
+    let at = |seconds| Moment::from_start(Duration::from_secs(seconds));
+    let mut table = Table::default();
+    let ids = table.adopt(model(&[monitor("a", 1)], &[("x", 1), ("y", 2)]), at(0), false);
+    for id in &ids {
+        table.observe(*id, &outcome(ProbeResult::Pass), at(0));
+    }
+    table.take_moves();
+    let x = Scope { pool: "p".into(), endpoint: Some("x".into()) };
+    let set = |action, until: Option<u64>| Order::Set {
+        action,
+        reason: "".into(),
+        by: "alice".into(),
+        until: until.map(at),
+    };
+    let stands = |table: &Table| {
+        let standing = table.standings(PoolId(0))[0];
+        (standing.weight, standing.word())
+    };
+    let (half, nothing) = (Some(Weight(50)), Some(Weight(0)));
+    for (order, now, expected, why) in [
+        (set(Action::Weight(Weight(50)), Some(10)), 1, (half, "healthy"), Why::Operator),
+        (set(Action::Unhealthy, None), 2, (half, "forced_unhealthy"), Why::Operator),
+        (Order::Clear(Slot::Health), 3, (half, "healthy"), Why::TakenBack),
+        (set(Action::Weight(Weight(0)), Some(20)), 4, (nothing, "healthy"), Why::Operator),
+    ] {
+        table.order(&x, order, at(now)).unwrap();
+        assert_eq!(stands(&table), expected, "at {now}");
+        let moves = table.take_moves();
+        assert!(moves.len() == 1 && moves[0].why == why, "at {now}: {moves:?}");
+        assert_ne!(moves[0].from.without_share(), moves[0].to.without_share(), "it is told");
+    }
+    let again = model(&[monitor("a", 1)], &[("y", 2), ("x", 3)]);
+    table.adopt(again, at(5), false);
+    assert_eq!(table.standings(PoolId(0))[1].weight, nothing, "it belongs to the name");
+    let memory = table.memory();
+    let mut after = Table::default();
+    after.recall(memory);
+    after.adopt(model(&[monitor("a", 1)], &[("x", 3)]), at(6), true);
+    assert_eq!(after.standings(PoolId(0))[0].weight, nothing, "and survives a restart");
+    after.advance(at(19));
+    assert_eq!(after.standings(PoolId(0))[0].weight, nothing);
+    after.advance(at(20));
+    assert_eq!(after.standings(PoolId(0))[0].weight, None, "until it ends");
 }

@@ -115,6 +115,38 @@ fn h16_overrides_survive_a_kill_and_a_reload_and_end_by_themselves() {
 }
 
 #[test]
+fn a_weight_survives_a_kill_and_a_reload_until_it_ends() {
+    let two = |last: u8| {
+        let endpoints = format!("192.0.2.{last} }}, {{ name: two, address: 192.0.2.9");
+        fixed(&endpoints, 30)
+    };
+    let folder = Folder::with("a.yaml", &two(1));
+    let first = serve(&folder);
+    let state = folder.join("state");
+    let order = |arguments: &[&str]| {
+        let ended = run(arguments.iter().copied().chain(["--state-dir", state.to_str().unwrap()]));
+        assert_eq!(ended.code(), Some(0), "{arguments:?}: {}", ended.log);
+        ended.out
+    };
+    assert!(ask(first.address(), WWW).is(&["192.0.2.1", "192.0.2.9"]));
+    order(&["override", "main/one", "weight", "0", "--reason", "canary"]);
+    assert!(ask(first.address(), WWW).is(&["192.0.2.9"]));
+    until("it is written", || journal(&folder).contains("canary"));
+    first.stop(Signal::KILL);
+
+    let second = serve(&folder);
+    assert!(ask(second.address(), WWW).is(&["192.0.2.9"]), "from the first answer on");
+    folder.replace("a.yaml", &two(2));
+    second.line("configuration reloaded");
+    assert!(ask(second.address(), WWW).is(&["192.0.2.9"]), "it belongs to the name");
+    order(&["override", "main/one", "weight", "0", "--for", "1s"]);
+    until("it ends by itself", || ask(second.address(), WWW).is(&["192.0.2.2", "192.0.2.9"]));
+    second.stop(Signal::TERM);
+    let third = serve(&folder);
+    assert!(ask(third.address(), WWW).is(&["192.0.2.2", "192.0.2.9"]), "and stays so");
+}
+
+#[test]
 fn two_servers_do_not_share_a_state_directory() {
     let folder = Folder::with("a.yaml", &fixed("192.0.2.1", 30));
     let first = serve(&folder);

@@ -115,6 +115,72 @@ fn h16_switching_off_and_on_and_forcing_verdicts() {
 }
 
 #[test]
+fn a_weight_is_said_over_the_configured_one() {
+    let (one, two) =
+        (Endpoint::start("127.0.0.1", Manner::Answers), Endpoint::start("127.0.0.2", Manner::Answers));
+    let served = Served::start(&probed(&[one.address, two.address], 30));
+    assert!(served.answers(&["127.0.0.1", "127.0.0.2"]));
+    let told = served.run(&["override", "main/e1", "weight", "0", "--reason", "canary"]);
+    assert!(
+        told.contains("main/e1 has weight 0 by your word") && told.contains("`hale override main/e1 off`")
+    );
+    assert!(served.answers(&["127.0.0.2"]), "at once");
+    assert!(served.run(&["status"]).contains("weight 0 by"), "{}", served.run(&["status"]));
+
+    served.run(&["override", "main/e1", "weight", "0.25", "--reason", "canary"]);
+    let seen: Vec<usize> = (0..64).map(|_| ask(served.hale.address(), WWW).addresses.len()).collect();
+    assert!(seen.iter().all(|count| *count == 1), "unequal weights: one address an answer, {seen:?}");
+    let text = served.run(&["status", "main/e1"]);
+    assert!(text.contains("weight    0.25, configured 1\n") && text.contains("weight 0.25 by"), "{text}");
+    assert!(text.contains(": canary since"), "{text}");
+    let endpoint = &served.json(&["status", "main/e1"])["pools"][0]["endpoints"][0];
+    assert_eq!((&endpoint["weight"], &endpoint["configured_weight"]), (&json!(0.25), &json!(1.0)));
+    let said = &endpoint["overrides"][0];
+    assert_eq!((&said["action"], &said["weight"]), (&json!("weight"), &json!(0.25)));
+
+    // a verdict stands beside it, and both are taken back together
+    served.run(&["override", "main/e1", "unhealthy"]);
+    assert!(served.answers(&["127.0.0.2"]));
+    let both = served.json(&["status", "main/e1"]);
+    assert_eq!(both["pools"][0]["endpoints"][0]["overrides"].as_array().unwrap().len(), 2, "{both}");
+    let told = served.run(&["override", "main/e1", "off"]);
+    assert!(told.contains("is again what probes say") && told.contains("again the configured one"), "{told}");
+    assert!(served.answers(&["127.0.0.1", "127.0.0.2"]));
+    assert!(
+        served.run(&["override", "main/e1", "off"]).contains("nothing was said of the health or the weight")
+    );
+
+    served.run(&["override", "main/e2", "weight", "0", "--for", "1s"]);
+    assert!(served.answers(&["127.0.0.1"]));
+    until("it ends by itself", || served.answers(&["127.0.0.1", "127.0.0.2"]));
+    let state = served.folder.join("state");
+    let history = || run(["history", "main", "--json", "--state-dir", state.to_str().unwrap()]).out;
+    until("the history has the end", || history().contains("main/e2 has its configured weight again"));
+    assert!(history().contains("endpoint main/e1 has weight 0.25: canary"), "{}", history());
+}
+
+#[test]
+fn a_weight_is_a_number_from_0_to_1_in_hundredths() {
+    let served = Served::start(&fixed("192.0.2.1", 30));
+    for (arguments, told) in [
+        (&["weight", "1.5"][..], "write a number from 0 to 1 in hundredths, such as `0.25`"),
+        (&["weight", "nan"], "write a number from 0 to 1 in hundredths, such as `0.25`"),
+        (&["weight", "-0.5"], "write a number from 0 to 1 in hundredths, such as `0.25`"),
+        (&["weight", "0.333"], "write `0.33`: a weight is 0 to 1, in hundredths"),
+        (&["weight", "50%"], "write `0.5`: a weight is 0 to 1, in hundredths"),
+        (&["weight"], "`weight` takes a number from 0 to 1: write `hale override main/one weight 0.25`"),
+        (&["healthy", "0.5"], "only `weight` takes a number: write `hale override main/one weight 0.5`"),
+        (&["wieght", "0.5"], "a similar value exists: 'weight'"),
+    ] {
+        let ended = served.try_run(&[&["override", "main/one"], arguments].concat());
+        assert_eq!((ended.code(), &*ended.out), (Some(2), ""), "{arguments:?}");
+        assert!(ended.log.contains(told), "{arguments:?}: {}", ended.log);
+    }
+    assert!(served.refused(&["override", "main", "weight", "0.5"]).contains("write POOL/ENDPOINT"));
+    assert!(served.answers(&["192.0.2.1"]));
+}
+
+#[test]
 fn status_shows_health_and_fitness_with_their_evidence() {
     let lives = Endpoint::start("127.0.0.1", Manner::Answers);
     let served = Served::start(&probed(&[lives.address, dead("127.0.0.2")], 30));

@@ -119,6 +119,9 @@ pub struct Step {
     pub after: Option<Span>,
     pub endpoints: BTreeMap<String, Word>,
     pub hosts: BTreeMap<String, Addresses>,
+    /// What an operator says of `POOL/ENDPOINT`, as in `override` of `hale
+    /// simulate`. Not in live scenarios.
+    pub r#override: BTreeMap<String, String>,
     /// Another configuration.
     pub reload: Option<Config>,
     /// The same configuration with texts in it replaced; each stands there once.

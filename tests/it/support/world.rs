@@ -11,10 +11,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use haledns::config;
 use haledns::engine::{Change, Engine, Lookup};
-use haledns::health::{Outcome, ProbeResult, ProbeTask, Reason, Standing, TargetId, scramble};
+use haledns::health::{
+    Action, Order, Outcome, ProbeResult, ProbeTask, Reason, Slot, Standing, TargetId, scramble,
+};
 use haledns::model::{
-    Check, Endpoint, LoadBalancer, Model, Moves, Name, Pool, PoolId, SteeringPolicy, Weight, WhenUnavailable,
+    Check, Endpoint, LoadBalancer, Model, Moves, Name, Pool, PoolId, Scope, SteeringPolicy, Weight,
+    WhenUnavailable,
 };
 use haledns::moment::Moment;
 use haledns::simulate::{Drive, Nature};
@@ -105,6 +109,28 @@ impl World {
     /// From now on lookups find this.
     pub fn rename(&mut self, hosts: &BTreeMap<String, Addresses>) {
         self.nature.hosts.extend(hosts.clone());
+    }
+
+    /// An operator says this of `POOL/ENDPOINT`.
+    pub fn say(&mut self, of: &str, word: &str) -> Result<(), String> {
+        let (pool, endpoint) = of.split_once('/').ok_or_else(|| format!("`{of}` is no endpoint"))?;
+        let scope = Scope { pool: pool.into(), endpoint: Some(endpoint.into()) };
+        let hundredths = word.strip_prefix("weight ").and_then(config::weight);
+        let orders = match (word, hundredths) {
+            ("none", _) => Slot::FORCED.map(Order::Clear).to_vec(),
+            (_, weight) => {
+                let name = if weight.is_some() { "weight" } else { word };
+                let action = Action::of(name, weight.map(Weight));
+                let action = action.ok_or_else(|| format!("`{word}` is nothing an operator says"))?;
+                vec![Order::Set { action, reason: "".into(), by: "alice".into(), until: None }]
+            }
+        };
+        for order in orders {
+            let done = self.drive.engine.order(&scope, order, self.now());
+            done.map_err(|_| format!("there is no `{of}`"))?;
+        }
+        self.drive.settle(&mut self.nature).map_err(line)?;
+        self.look()
     }
 
     /// From now on these addresses do that, and all others pass.
@@ -204,9 +230,11 @@ impl World {
         family: fn(&IpAddr) -> bool,
     ) -> BTreeSet<IpAddr> {
         let addresses = |pool: &Pool, fits: &dyn Fn(usize, &Endpoint) -> bool| -> BTreeSet<IpAddr> {
-            let wanted = |endpoint: &Endpoint| endpoint.weight > Weight(0);
+            let id = model.pool_named(&pool.name).expect("a pool of the model");
+            let standings = self.engine().table().standings(id);
+            let wanted = |place: usize, endpoint: &Endpoint| standings[place].weight_of(endpoint) > Weight(0);
             (pool.endpoints.iter().enumerate())
-                .filter(|(place, endpoint)| wanted(endpoint) && fits(*place, endpoint))
+                .filter(|(place, endpoint)| wanted(*place, endpoint) && fits(*place, endpoint))
                 .map(|(_, endpoint)| endpoint.address)
                 .collect()
         };
