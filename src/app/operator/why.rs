@@ -7,14 +7,9 @@ use crate::authority::BalancerState;
 use crate::config::show_duration;
 use crate::control::view;
 use crate::engine::{self, BalancerView, EndpointView, Engine, VantageView};
-use crate::health::{DownCause, Fitness, OutCause, PoolState, Verdict};
-use crate::model::{Combination, Dependency, Endpoint, LoadBalancer, Model, Pool, PoolId, Window};
+use crate::health::{DownCause, Fitness, OutCause, PoolState, Verdict, window_state};
+use crate::model::{Combination, Dependency, Endpoint, LoadBalancer, Model, Pool, PoolId};
 use crate::moment::{self, Moment};
-
-const DAY: u64 = 86_400;
-const WEEK: u64 = 7 * DAY;
-/// 1 January 1970 was a Thursday.
-const EPOCH_IN_WEEK: u64 = 3 * DAY;
 
 /// The reasons for what a status shows, in its order.
 #[derive(Debug, Default)]
@@ -146,23 +141,12 @@ fn windows(model: &Model, pool: &Pool, endpoint: &Endpoint, unix: u64) -> Vec<St
     let mine = model.maintenance.iter().filter(|window| window.of.pool == pool.name);
     mine.filter(|window| named(window.of.endpoint.as_deref()))
         .filter_map(|window| {
-            let end = moment::utc(end(window.when, unix)?);
+            let (true, Some(end)) = window_state(window.when, unix) else { return None };
+            let end = moment::utc(end);
             let reason = if window.reason.is_empty() { "maintenance" } else { &window.reason };
             Some(format!("{reason} (until {end})"))
         })
         .collect()
-}
-
-/// When a window ends, while it is open at a Unix time.
-fn end(window: Window, unix: u64) -> Option<u64> {
-    match window {
-        Window::Once { from, until } => (from..until).contains(&unix).then_some(until),
-        Window::Weekly { from, length } => {
-            let (from, length) = (u64::from(from), u64::from(length).min(WEEK));
-            let passed = (unix + EPOCH_IN_WEEK + WEEK - from % WEEK) % WEEK;
-            (passed < length).then(|| unix - passed + length)
-        }
-    }
 }
 
 /// What is not available of what is needed, and how it stands.
@@ -198,27 +182,5 @@ fn is_held(pool: &Pool, view: &EndpointView, vantage: &Arc<str>) -> bool {
         Combination::All => unhealthy > 0,
         Combination::AtLeast(least) => votes().count() - unhealthy < least as usize,
         Combination::Majority => unhealthy * 2 > votes().count(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_open_window_has_an_end() {
-        const MONDAY: u64 = 1_764_547_200; // 2025-12-01T00:00:00Z
-        let once = Window::Once { from: 100, until: 200 };
-        let sunday = Window::Weekly { from: (6 * DAY + 23 * 3600) as u32, length: 2 * 3600 };
-        for (window, unix, expected) in [
-            (once, 99, None),
-            (once, 100, Some(200)),
-            (once, 200, None),
-            (sunday, MONDAY, Some(MONDAY + 3600)),
-            (sunday, MONDAY - 3600, Some(MONDAY + 3600)),
-            (sunday, MONDAY + 3600, None),
-        ] {
-            assert_eq!(end(window, unix), expected, "{window:?} at {unix}");
-        }
     }
 }
