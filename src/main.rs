@@ -223,7 +223,7 @@ enum Command {
     },
     /// Have the running server read its files again.
     Reload {
-        /// Also if more than half of the names would be gone.
+        /// Also if more than half of the names or load balancers would be gone.
         #[arg(long)]
         force: bool,
         #[command(flatten)]
