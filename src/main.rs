@@ -221,7 +221,8 @@ enum Command {
         #[command(flatten)]
         at: At,
     },
-    /// Have the running server read its files again.
+    /// Have the running server read its files again; returns when it answers from
+    /// them.
     Reload {
         /// Also if more than half of the names or load balancers would be gone.
         #[arg(long)]

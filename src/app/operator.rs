@@ -9,7 +9,7 @@ mod why;
 use std::sync::Arc;
 
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use tokio::time::{Duration, sleep};
+use tokio::time::{Duration, Instant, sleep};
 
 use super::Control;
 use super::reload::Request as ReloadRequest;
@@ -20,10 +20,39 @@ use crate::engine::{self, Engine};
 use crate::health::{ProbeTask, Seen};
 use crate::moment::Moment;
 use crate::probe::Prober;
+use crate::{history, notify, state};
 use why::Whys;
 
 /// So many probes that operators ask for run at once.
 const PROBES: usize = 64;
+
+/// How often it is tried to have an order on the disk before its answer says
+/// that it isn't, and after which pauses.
+const SAVES: u32 = 3;
+const SAVE_GAP: Duration = Duration::from_millis(50);
+
+/// A new configuration is in force within this time, whatever it waits for.
+const IN_FORCE: Duration = Duration::from_secs(30);
+
+/// How all that fares which is kept beside the answers.
+pub(super) struct Upkeep {
+    pub history: Option<Arc<history::Counts>>,
+    pub notices: Arc<notify::Counts>,
+    pub journal: Option<Arc<state::Counts>>,
+}
+
+impl Upkeep {
+    fn view(&self) -> view::Kept {
+        let (history, journal) = (self.history.as_ref(), self.journal.as_ref());
+        view::Kept {
+            events_lost: history.map_or(0, |counts| counts.lost()),
+            history_error: history.and_then(|counts| counts.trouble()),
+            notices_dropped: self.notices.dropped(),
+            records_left_out: journal.map_or(0, |counts| counts.left_out()),
+            journal_error: journal.and_then(|counts| counts.trouble()),
+        }
+    }
+}
 
 /// Where requests are answered.
 pub(super) struct Desk {
@@ -33,6 +62,7 @@ pub(super) struct Desk {
     pub probes: Places,
     pub reloads: mpsc::Sender<ReloadRequest>,
     pub places: Arc<Semaphore>,
+    pub upkeep: Upkeep,
 }
 
 impl Desk {
@@ -61,6 +91,37 @@ impl Desk {
         outcome
     }
 
+    /// The same of what is to outlive a restart: says also if it would not.
+    async fn order(
+        &self,
+        change: impl FnOnce(&mut Engine, Moment) -> Result<Done, Refusal> + Send + 'static,
+    ) -> Answer {
+        let mut answer = self.change(change).await;
+        if let Answer::Done(done) = &mut answer
+            && let Some(why) = self.not_saved().await
+        {
+            done.notes
+                .insert(0, format!("in force, but not saved: {why}; a restart now would not know of it"));
+            done.not_saved = Some(why);
+        }
+        answer
+    }
+
+    /// Why what was done just now is not on the disk, if it isn't.
+    async fn not_saved(&self) -> Option<String> {
+        let mut why = None;
+        for attempt in 0..SAVES {
+            if attempt > 0 {
+                sleep(SAVE_GAP).await; // a directory that was removed is made anew meanwhile
+            }
+            why = match self.control.confirm().await? {
+                Ok(()) => return None,
+                Err(why) => Some(why),
+            };
+        }
+        why
+    }
+
     async fn status(&self, of: Option<String>) -> Answer {
         let asked = self.control.ask(move |engine, now| status(engine, of.as_deref(), now)).await;
         match asked {
@@ -68,6 +129,7 @@ impl Desk {
             Some(Ok((status, whys))) => {
                 let mut shown = view::Status::from(status);
                 whys.put_into(&mut shown);
+                shown.kept = self.upkeep.view();
                 Answer::Status(Box::new(shown))
             }
             Some(Err(refusal)) => Answer::Refused(refusal),
@@ -106,10 +168,27 @@ impl Desk {
             return stopping();
         }
         match hears.await {
-            Ok(Ok(message)) => Answer::Done(Done { message, ..Done::default() }),
+            Ok(Ok(message)) => {
+                Answer::Done(Done { message, notes: self.in_force().await, ..Done::default() })
+            }
             Ok(Err(why)) => Answer::Refused(Refusal::new("not_reloaded", why)),
             Err(_) => stopping(),
         }
+    }
+
+    /// Waits until the newest configuration is what is answered from; says so if
+    /// that isn't to be waited for.
+    async fn in_force(&self) -> Vec<String> {
+        let begun = Instant::now();
+        while let Some(false) = self.control.ask(|engine, _| engine.is_in_force()).await {
+            if begun.elapsed() > IN_FORCE {
+                return vec![
+                    "it isn't all answered from yet: new endpoints are being looked up or probed".to_owned(),
+                ];
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+        Vec::new()
     }
 }
 
@@ -122,10 +201,10 @@ impl Operator for Desk {
                 let order = move |engine: &mut Engine, now| {
                     orders::order(engine, what, &of, reason.into(), by, limit, now)
                 };
-                self.change(order).await
+                self.order(order).await
             }
             Request::Failback { load_balancer } => {
-                self.change(move |engine, now| orders::fail_back(engine, &load_balancer, now)).await
+                self.order(move |engine, now| orders::fail_back(engine, &load_balancer, now)).await
             }
             Request::Report { of, up } => {
                 self.change(move |engine, now| orders::push(engine, &of, up, now)).await

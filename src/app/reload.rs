@@ -229,10 +229,11 @@ impl Reloader {
             }
             let force = request.as_ref().is_some_and(|request| request.force);
             let attempt = self.read_files(seen, force).await;
-            if let Some(request) = request {
-                let _ = request.told.send(attempt.summary()); // who has gone wants no answer
+            let summary = request.as_ref().map(|_| attempt.summary());
+            attempt.tell(&control); // first: what the engine is asked for next comes after it
+            if let (Some(request), Some(summary)) = (request, summary) {
+                let _ = request.told.send(summary); // who has gone wants no answer
             }
-            attempt.tell(&control);
         }
     }
 

@@ -3,7 +3,7 @@
 use super::Style;
 use super::probe::evidence;
 use super::table::{Cell, Colour, paint, table};
-use crate::control::view::{Balancer, Endpoint, Override, Pool, Sighting, Status, Test};
+use crate::control::view::{Balancer, Endpoint, Kept, Override, Pool, Sighting, Status, Test};
 
 /// Tables of everything; with `detail` everything about the only endpoint.
 pub fn text(status: &Status, detail: bool, style: Style) -> String {
@@ -174,7 +174,27 @@ fn counts(status: &Status) -> String {
         parts.push(format!("{}: {states}", count(status.pools.len(), "pool")));
         parts.push(format!("{}: {serving} serving", count(all.len(), "endpoint")));
     }
+    parts.extend(kept(&status.kept));
     parts.join("\n") + "\n"
+}
+
+/// What is missing of what is written and sent, a line each.
+fn kept(kept: &Kept) -> Vec<String> {
+    let since = |number: u64, what: &str| {
+        (number > 0).then(|| format!("{} since the start", count(number as usize, what)))
+    };
+    let now = |what: &str, error: &Option<String>| {
+        error.as_ref().map(|error| format!("{what} can't be written: {error}"))
+    };
+    let lines = [
+        now("the journal", &kept.journal_error),
+        since(kept.records_left_out, "record")
+            .map(|text| format!("{text} had to wait for the journal to be written anew")),
+        now("the history", &kept.history_error),
+        since(kept.events_lost, "event").map(|text| format!("{text} missing in the history")),
+        since(kept.notices_dropped, "notice").map(|text| format!("{text} dropped")),
+    ];
+    lines.into_iter().flatten().collect()
 }
 
 fn count(number: usize, what: &str) -> String {
@@ -279,7 +299,7 @@ fn test_text(test: &Test, style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::view::{Probes, Seen};
+    use crate::control::view::{Kept, Probes, Seen};
 
     fn endpoint(name: &str, health: &str, fitness: &str) -> Endpoint {
         Endpoint {
@@ -347,6 +367,7 @@ mod tests {
             pools: vec![eu],
             vantages: Vec::new(),
             probes: Probes { started: 1, late: 0, skipped: 0 },
+            kept: Kept::default(),
         }
     }
 

@@ -21,6 +21,23 @@ pub struct Status {
     pub pools: Vec<Pool>,
     pub vantages: Vec<Vantage>,
     pub probes: Probes,
+    /// How that fares which is kept beside the answers.
+    #[serde(default)]
+    pub kept: Kept,
+}
+
+/// What is missing since the start of what is written and sent, and why nothing
+/// can be written at present.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Kept {
+    /// Events that the history lacks.
+    pub events_lost: u64,
+    pub history_error: Option<String>,
+    /// Notices of alerts that nobody gets.
+    pub notices_dropped: u64,
+    /// Records that the journal had no room for; a whole file makes up for them.
+    pub records_left_out: u64,
+    pub journal_error: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -224,6 +241,7 @@ impl From<engine::Status> for Status {
                 late: status.probes.late,
                 skipped: status.probes.skipped,
             },
+            kept: Kept::default(),
         }
     }
 }
