@@ -288,6 +288,7 @@ pub async fn start_with(
     let reader = publisher.reader();
     let control = Control { wishes };
     let prober = Arc::new(Prober::new());
+    let lookups = Arc::new(Lookups::new(&settings.resolvers, clock));
     let (history, notices) = announcer.counts();
     let desk = Desk {
         control: control.clone(),
@@ -296,6 +297,7 @@ pub async fn start_with(
         probes: threads.probes(),
         reloads,
         places: Desk::places(),
+        lookups: Arc::clone(&lookups),
         upkeep: Upkeep { history, notices, journal: journal.as_ref().map(Journal::counts) },
     };
     let task = EngineTask {
@@ -308,7 +310,7 @@ pub async fn start_with(
         prober,
         probes: threads.probes(),
         running: HashMap::new(),
-        lookups: Arc::new(Lookups::new(&settings.resolvers)),
+        lookups,
         step: 0,
         tell,
         announcer,

@@ -382,6 +382,7 @@ fn main() -> ExitCode {
                 Ok(shown) if shown.passed => print(&shown.text),
                 Ok(shown) => {
                     print(&shown.text);
+                    shown.not_probed.iter().for_each(|why| eprintln!("hale: {why}"));
                     ExitCode::FAILURE
                 }
                 Err(error) => fail(error),

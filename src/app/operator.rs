@@ -12,12 +12,15 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{Duration, Instant, sleep};
 
 use super::Control;
+use super::lookups::Lookups;
 use super::reload::Request as ReloadRequest;
 use super::threads::Places;
 use crate::clock::Clock;
+use crate::config::Loaded;
 use crate::control::{Answer, Done, Operator, Refusal, Request, view};
-use crate::engine::{self, Engine};
-use crate::health::{ProbeTask, Seen};
+use crate::engine::{self, Engine, Hosts};
+use crate::health::{ProbeTask, Seen, Table};
+use crate::model::{is_called, names_host};
 use crate::moment::Moment;
 use crate::probe::Prober;
 use crate::{history, notify, state};
@@ -62,6 +65,7 @@ pub(super) struct Desk {
     pub probes: Places,
     pub reloads: mpsc::Sender<ReloadRequest>,
     pub places: Arc<Semaphore>,
+    pub lookups: Arc<Lookups>,
     pub upkeep: Upkeep,
 }
 
@@ -128,7 +132,7 @@ impl Desk {
             // made into texts here, not where the engine waits
             Some(Ok((status, whys))) => {
                 let mut shown = view::Status::from(status);
-                whys.put_into(&mut shown);
+                whys.put_into(&mut shown, &self.lookups);
                 shown.kept = self.upkeep.view();
                 Answer::Status(Box::new(shown))
             }
@@ -230,25 +234,58 @@ fn status(engine: &Engine, of: Option<&str>, now: Moment) -> Result<(engine::Sta
         return Ok((status, whys));
     };
     let model = engine.model();
-    let scope = orders::scope(model, of)?;
+    let scope = match orders::scope(model, of) {
+        Err(refusal) if refusal.kind != orders::UNRESOLVED => return Err(refusal),
+        Err(_) => orders::scope_as_written(of),
+        Ok(scope) => scope,
+    };
     let pool = model.pool_named(&scope.pool).expect("found just now");
     let mut shown = engine.pool_view(pool, now);
     if let Some(name) = &scope.endpoint {
-        shown.endpoints.retain(|endpoint| endpoint.name == *name);
+        shown.endpoints.retain(|endpoint| is_called(&endpoint.name, endpoint.hostname.is_some(), name));
     }
     let mut status = engine.status_without_pools(now);
     status.balancers.retain(|balancer| {
         balancer.default_pools.contains(&shown.name) || balancer.serving.contains(&shown.name)
     });
     status.pools = vec![shown];
-    let whys = Whys::of(engine, &status);
+    let mut whys = Whys::of(engine, &status);
+    whys.keep_unresolved(scope.endpoint.as_deref());
     Ok((status, whys))
 }
 
-/// The probes that an operator may ask for of `of`, when `model` is declared
-/// and nothing runs.
-pub fn tasks_of(model: &Arc<crate::model::Model>, of: &str) -> Result<Vec<Arc<ProbeTask>>, String> {
-    let mut table = crate::health::Table::default();
-    table.adopt(Arc::clone(model), Moment::ZERO, false);
-    orders::tasks(&table, of).map_err(|refusal| refusal.message)
+/// The probes that an operator may ask for of `of` when this is configured and
+/// nothing runs, its host names looked up now; and which of those have no
+/// address, and why.
+pub async fn tasks_of(loaded: &Loaded, of: &str) -> Result<(Vec<Arc<ProbeTask>>, Vec<String>), String> {
+    let clock = Clock::start();
+    let (now, scope) = (clock.now(), orders::scope_as_written(of));
+    let (mut hosts, mut model) = (Hosts::default(), Arc::clone(&loaded.model));
+    let mut failures = Vec::new();
+    if let Some(pool) = model.pool_named(&scope.pool).map(|id| model.pool(id)) {
+        hosts.adopt(&model, |other| other.name == pool.name, now);
+        let lookups = Arc::new(Lookups::new(&loaded.settings.resolvers, clock));
+        let is_wanted = |name: &Arc<str>| scope.endpoint.as_ref().is_none_or(|of| names_host(of, name));
+        let wanted: Vec<_> = pool.hosts.iter().filter(|host| is_wanted(&host.endpoint.name)).collect();
+        let running = wanted.iter().map(|host| {
+            let (lookups, hostname) = (Arc::clone(&lookups), Arc::clone(&host.hostname));
+            tokio::spawn(async move { lookups.look_up(&hostname).await })
+        });
+        for (lookup, host) in running.collect::<Vec<_>>().into_iter().zip(&wanted) {
+            let lookup = lookup.await.unwrap_or(engine::Lookup::Failed);
+            hosts.found(&host.hostname, lookup, now);
+            if let Some(failure) = lookups.failure(&host.hostname) {
+                let (pool, name) = (&pool.name, &host.endpoint.name);
+                failures.push(format!("{pool}/{name} ({}) can't be probed: {failure}", host.hostname));
+            }
+        }
+        model = hosts.expand(&model).map_or(Arc::clone(&model), Arc::new);
+    }
+    let mut table = Table::default();
+    table.adopt(model, Moment::ZERO, false);
+    match orders::tasks(&table, of) {
+        Ok(tasks) => Ok((tasks, failures)),
+        Err(_) if !failures.is_empty() => Err(failures.join("\n")),
+        Err(refusal) => Err(refusal.message),
+    }
 }

@@ -70,6 +70,24 @@ pub struct Pool {
     pub since: String,
     pub overrides: Vec<Override>,
     pub endpoints: Vec<Endpoint>,
+    /// Endpoints given by host name that have no address.
+    #[serde(default)]
+    pub unresolved: Vec<Unresolved>,
+}
+
+/// An endpoint whose host name has no address, so that nothing is there to be
+/// probed or answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Unresolved {
+    pub name: String,
+    pub hostname: String,
+    /// `unresolved`.
+    pub state: String,
+    /// None: it wasn't looked up yet.
+    pub since: Option<String>,
+    pub reason: String,
+    /// What the last lookup met; none: an answer.
+    pub error: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -276,6 +294,7 @@ impl Pool {
             endpoints: (held.endpoints.into_iter())
                 .map(|endpoint| Endpoint::of(endpoint, is_off, now))
                 .collect(),
+            unresolved: Vec::new(),
         }
     }
 }
