@@ -43,6 +43,9 @@ const FLAP_HOLD: Duration = Duration::from_secs(300);
 /// So many notices wait to be fetched; further ones are dropped and counted.
 const MOST_NOTICES: usize = 1000;
 
+/// So many octets of them wait at most.
+const MOST_OCTETS: usize = 4 << 20;
+
 /// Something to be told.
 #[derive(Clone, Debug)]
 pub struct Notice {
@@ -66,6 +69,15 @@ pub struct Notice {
     pub named: Vec<String>,
     /// It comes and goes.
     pub flapping: bool,
+}
+
+impl Notice {
+    /// About how much room it takes.
+    pub fn octets(&self) -> usize {
+        let named: usize = self.named.iter().map(String::len).sum();
+        let closed = self.closed.as_ref().map_or(0, |event| event.octets());
+        self.incident.len() + self.key.len() + named + self.opened.octets() + closed
+    }
 }
 
 /// Which word of an incident a notice is.
@@ -199,10 +211,16 @@ impl Alerts {
                 ledger.advance(now, &mut self.notices);
             }
         }
-        while self.notices.len() > MOST_NOTICES {
-            self.notices.pop_back();
-            self.dropped += 1;
-        }
+        let before = self.notices.len();
+        self.notices.truncate(MOST_NOTICES);
+        let mut octets = 0;
+        let fit = self.notices.iter().take_while(|notice| {
+            octets += notice.octets();
+            octets <= MOST_OCTETS
+        });
+        let fit = fit.count();
+        self.notices.truncate(fit);
+        self.dropped += (before - fit) as u64;
     }
 
     /// When to call [`Alerts::advance`] next, if nothing happens before.

@@ -23,7 +23,7 @@ pub mod timing;
 use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinHandle};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{info, warn};
 
 use announce::Announcer;
@@ -54,7 +54,7 @@ use crate::serve::{self, ListenError};
 use crate::state::{self, Directory, Journal, OpenError};
 use crate::telemetry;
 
-use operator::Desk;
+use operator::{Desk, Upkeep};
 use threads::{Places, Threads};
 
 pub use limits::raise_open_files;
@@ -68,6 +68,12 @@ const TOTALS_EVERY: Duration = Duration::from_secs(60);
 /// milliseconds it must have been set to be told of.
 const CLOCK_EVERY: Duration = Duration::from_secs(10);
 const LEAST_STEP: u64 = 1000;
+
+/// How long somebody waits to hear that something is on the disk.
+const CONFIRM: Duration = Duration::from_secs(2);
+
+/// So many events are taken in one turn.
+const BATCH: usize = 256;
 
 /// Why the server didn't start.
 #[derive(Debug)]
@@ -115,21 +121,41 @@ pub struct Running {
     threads: Threads,
 }
 
-/// Hands events and questions to the engine of a running server.
+/// Hands configurations and questions to the engine of a running server, which
+/// takes them in their order, before outcomes of probes.
 #[derive(Clone)]
 pub struct Control {
-    events: mpsc::UnboundedSender<Event>,
-    questions: mpsc::UnboundedSender<Question>,
+    wishes: mpsc::UnboundedSender<Wish>,
 }
 
 /// Something to be asked of the engine, or done with it, by its own task.
 type Question = Box<dyn FnOnce(&mut Engine, Moment) + Send>;
 
+/// Something that somebody wants of the engine's task.
+enum Wish {
+    Ask(Question),
+    /// Another configuration.
+    Apply(Prepared),
+    /// To hear when all so far is on the disk, or why it isn't.
+    Confirm(oneshot::Sender<Result<(), String>>),
+}
+
 impl Control {
     /// Puts another configuration in force.
     pub fn apply(&self, prepared: Prepared) {
         // an engine that has ended takes nothing more, and nobody waits for it
-        let _ = self.events.send(Event::Reload(prepared));
+        let _ = self.wishes.send(Wish::Apply(prepared));
+    }
+
+    /// Waits until what was done before is kept for the next start; else says
+    /// why it isn't. None: the engine has ended.
+    async fn confirm(&self) -> Option<Result<(), String>> {
+        let (told, hears) = oneshot::channel();
+        self.wishes.send(Wish::Confirm(told)).ok()?;
+        match timeout(CONFIRM, hears).await {
+            Ok(answer) => answer.ok(),
+            Err(_) => Some(Err("the disk doesn't answer".to_owned())),
+        }
     }
 
     /// Asks the engine; none if it has ended. What was asked before has been
@@ -140,7 +166,7 @@ impl Control {
     ) -> Option<T> {
         let (told, hears) = oneshot::channel();
         let asked = Box::new(move |engine: &mut Engine, now: Moment| drop(told.send(question(engine, now))));
-        self.questions.send(asked).ok()?;
+        self.wishes.send(Wish::Ask(asked)).ok()?;
         hears.await.ok()
     }
 }
@@ -200,11 +226,12 @@ pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result
 
 /// The history of a server with this state directory. It is no reason not to
 /// start when it can't be written.
-fn history(loaded: &Loaded, state_dir: Option<&Path>) -> Option<(History, Vec<events::Event>)> {
-    let (kept, state_dir) = (loaded.settings.history?, state_dir?);
+fn history(loaded: &Loaded, directory: Option<&Arc<Directory>>) -> Option<(History, Vec<events::Event>)> {
+    let (kept, directory) = (loaded.settings.history?, Arc::clone(directory?));
     let config::History { max_size, max_files, max_age } = kept;
-    let folder = history::folder(state_dir);
-    let history = History::start(folder.clone(), history::Limits { max_size, max_files, max_age });
+    let folder = history::folder(directory.path());
+    let limits = history::Limits { max_size, max_files, max_age };
+    let history = History::start_while(folder.clone(), limits, move || directory.is_there());
     let history = match history {
         Ok(history) => history,
         Err(error) => {
@@ -232,7 +259,7 @@ pub async fn start_with(
     let settings = &loaded.settings;
     let claim = serve::claim(listen)?;
     let directory = state.open().map_err(StartError::State)?.map(Arc::new);
-    let announcer = Announcer::new(history(loaded, directory.as_ref().map(|directory| directory.path())));
+    let announcer = Announcer::new(history(loaded, directory.as_ref()));
     let mut limits = serve_limits(settings);
     let max_probes = raise_open_files(settings.max_probes, listen.len(), &mut limits);
     let clock = Clock::start();
@@ -253,14 +280,16 @@ pub async fn start_with(
         Journal::begin(Arc::clone(directory), memory)
     });
     let (events, inbox) = mpsc::unbounded_channel();
-    let (questions, asked) = mpsc::unbounded_channel();
+    let (wishes, wanted) = mpsc::unbounded_channel();
     let (reloads, wanted_reloads) = mpsc::channel(1);
     let (stop, stopped) = watch::channel(());
     let (ready, mut is_ready) = watch::channel(None);
     let publisher = Publisher::new(Arc::new(engine.snapshot()));
     let reader = publisher.reader();
-    let control = Control { events: events.clone(), questions };
+    let control = Control { wishes };
     let prober = Arc::new(Prober::new());
+    let lookups = Arc::new(Lookups::new(&settings.resolvers, clock));
+    let (history, notices) = announcer.counts();
     let desk = Desk {
         control: control.clone(),
         clock,
@@ -268,18 +297,20 @@ pub async fn start_with(
         probes: threads.probes(),
         reloads,
         places: Desk::places(),
+        lookups: Arc::clone(&lookups),
+        upkeep: Upkeep { history, notices, journal: journal.as_ref().map(Journal::counts) },
     };
     let task = EngineTask {
         engine,
         clock,
         publisher,
         inbox,
-        asked,
+        wanted,
         events,
         prober,
         probes: threads.probes(),
         running: HashMap::new(),
-        lookups: Arc::new(Lookups::new(&settings.resolvers)),
+        lookups,
         step: 0,
         tell,
         announcer,
@@ -402,7 +433,7 @@ struct EngineTask {
     clock: Clock,
     publisher: Publisher<crate::authority::Snapshot>,
     inbox: mpsc::UnboundedReceiver<Event>,
-    asked: mpsc::UnboundedReceiver<Question>,
+    wanted: mpsc::UnboundedReceiver<Wish>,
     events: mpsc::UnboundedSender<Event>,
     prober: Arc<Prober>,
     probes: Places,
@@ -428,7 +459,6 @@ struct EngineTask {
 
 impl EngineTask {
     async fn run(mut self) {
-        const BATCH: usize = 256;
         let mut batch = Vec::with_capacity(BATCH);
         let mut totals_at = Instant::now() + TOTALS_EVERY;
         let mut clock_at = Instant::now() + CLOCK_EVERY;
@@ -443,27 +473,29 @@ impl EngineTask {
             if !self.tidy_up() {
                 wake_at = wake_at.min(Instant::now() + TIDY_EVERY);
             }
-            let mut question = None;
-            tokio::select! {
-                _ = self.inbox.recv_many(&mut batch, BATCH) => {}
-                Some(asked) = self.asked.recv() => question = Some(asked),
-                _ = sleep_until(wake_at) => {}
+            let turn = turn(&mut self.wanted, &mut self.inbox, &mut batch);
+            let wish = tokio::select! {
+                biased;
                 _ = self.stopped.changed() => break, // its sender is gone
-            }
+                wish = turn => wish,
+                _ = sleep_until(wake_at) => None,
+            };
             let now = self.clock.now();
-            if let Some(question) = question {
-                question(&mut self.engine, now);
+            match wish {
+                Some(Wish::Ask(question)) => question(&mut self.engine, now),
+                Some(Wish::Apply(prepared)) => {
+                    self.engine.handle(Event::Reload(prepared), now);
+                    self.litter = true;
+                    telemetry::tell_reload(self.engine.model());
+                }
+                Some(Wish::Confirm(told)) => self.confirm(told),
+                None => {}
             }
             for event in batch.drain(..) {
                 if let Event::Probed { target, .. } = &event {
                     self.running.remove(target);
                 }
-                let reload = matches!(event, Event::Reload(_));
                 self.engine.handle(event, now);
-                if reload {
-                    self.litter = true;
-                    telemetry::tell_reload(self.engine.model());
-                }
             }
             self.engine.advance(now);
             self.announcer.advance(&self.engine, now);
@@ -479,7 +511,19 @@ impl EngineTask {
         self.alive_at = self.alive_at.map(|_| Moment::ZERO);
         self.remember();
         if let Some(journal) = self.journal {
+            if journal.is_behind() {
+                // the last chance to make up for what is missing
+                journal.rewrite(Memory { alive: self.vouched, ..self.engine.memory(self.clock.now()) });
+            }
             let _ = tokio::task::spawn_blocking(|| journal.end()).await;
+        }
+    }
+
+    /// Has the journal say whether everything is on the disk.
+    fn confirm(&self, told: oneshot::Sender<Result<(), String>>) {
+        match &self.journal {
+            Some(journal) => journal.confirm(told),
+            None => drop(told.send(Err("there is no state directory".to_owned()))),
         }
     }
 
@@ -576,6 +620,27 @@ impl EngineTask {
     }
 }
 
+/// What is to be done next: what somebody wants before outcomes of probes, one
+/// thing a turn, and with it as many events as a turn takes. So neither waits
+/// for more than one turn of the other, whatever comes in.
+async fn turn(
+    wanted: &mut mpsc::UnboundedReceiver<Wish>,
+    inbox: &mut mpsc::UnboundedReceiver<Event>,
+    batch: &mut Vec<Event>,
+) -> Option<Wish> {
+    let wish = tokio::select! {
+        biased;
+        Some(wish) = wanted.recv() => Some(wish),
+        _ = inbox.recv_many(batch, BATCH) => None,
+    };
+    while batch.len() < BATCH
+        && let Ok(event) = inbox.try_recv()
+    {
+        batch.push(event);
+    }
+    wish
+}
+
 /// Reports a probe's outcome when dropped: also if the probe panicked, so that
 /// one defect never leaves a target waiting for ever.
 struct Report {
@@ -669,5 +734,30 @@ mod tests {
             assert_eq!((outcome.result, outcome.detail), (ProbeResult::Error, "probe_aborted"));
             engine.handle(event, now);
         }
+    }
+
+    #[tokio::test]
+    async fn what_somebody_wants_comes_before_events_and_holds_none_of_them_up() {
+        let (wishes, mut wanted) = mpsc::unbounded_channel();
+        let (events, mut inbox) = mpsc::unbounded_channel();
+        for _ in 0..10 * BATCH {
+            events.send(Event::ClockStepped(0)).unwrap();
+        }
+        let mut batch = Vec::new();
+        assert!(turn(&mut wanted, &mut inbox, &mut batch).await.is_none());
+        assert_eq!(batch.len(), BATCH);
+        for _ in 0..3 {
+            wishes.send(Wish::Ask(Box::new(|_, _| {}))).unwrap();
+        }
+        for _ in 0..3 {
+            batch.clear();
+            let wish = turn(&mut wanted, &mut inbox, &mut batch).await;
+            assert!(matches!(wish, Some(Wish::Ask(_))), "before what waits for longer");
+            assert_eq!(batch.len(), BATCH, "and that goes on");
+        }
+        drop((wishes, batch));
+        let mut batch = Vec::new();
+        assert!(turn(&mut wanted, &mut inbox, &mut batch).await.is_none());
+        assert_eq!(batch.len(), BATCH, "also when nobody can want anything any more");
     }
 }

@@ -74,7 +74,7 @@ pub struct Settings {
     pub state_max_age: Duration,
     /// At once. None: as the limit on open files allows.
     pub max_probes: Option<u32>,
-    /// A reload that removes more than half of the names is refused.
+    /// A reload that removes more than half of the names or load balancers is refused.
     pub reload_guard: bool,
     /// Monitors may run programs.
     pub allow_exec: bool,

@@ -99,6 +99,9 @@ pub struct Done {
     pub until: Option<String>,
     /// When no client can have the address any more.
     pub drained_at: Option<String>,
+    /// It is in force, but a restart now would not know of it, for this reason.
+    #[serde(default)]
+    pub not_saved: Option<String>,
 }
 
 /// Why nothing was done.

@@ -430,6 +430,12 @@ impl Engine {
         self.publish_at.is_none()
     }
 
+    /// Whether it is the newest configuration that is answered from: none is
+    /// held back until its new targets are probed, or its host names looked up.
+    pub fn is_in_force(&self) -> bool {
+        self.hold_until.is_none() && self.expand_at.is_none() && self.hosts.is_settled()
+    }
+
     /// The configuration in force.
     pub fn model(&self) -> &Arc<Model> {
         self.compiler.model()

@@ -17,17 +17,24 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::authority::BalancerState;
-use crate::engine::{Cause, Change, EndpointView, Engine, TestView};
+use crate::engine::{Cause, Change, Engine};
 use crate::health::{
-    DownCause, Fitness, OutCause, PoolHealth, PoolState, ProbeResult, Reason, Sighting, Standing, Verdict,
+    DownCause, Fitness, OutCause, PoolHealth, PoolState, ProbeResult, Reason, Sighting, Standing, Target,
+    Verdict,
 };
-use crate::model::{Model, Name, Pool, PoolId, Scope};
+use crate::model::{Name, Pool, PoolId, Scope};
 use crate::moment::{Moment, utc, utc_millis};
 
 pub use words::{balancer_reason, headline, pool_reason};
 
 /// Of a larger pool an event lists only the endpoint that moved.
-pub const MOST_ORIGINS: usize = 200;
+pub const MOST_ORIGINS: usize = 50;
+
+/// An event lists no more tests than these, those of all endpoints together.
+pub const MOST_TESTS: usize = 50;
+
+/// The longest text that somebody wrote; what is more is cut off.
+const MOST_TEXT: usize = 1000;
 
 /// Where an endpoint stands before its first verdict.
 const UNKNOWN: &str = Fitness::Down(DownCause::Unknown).as_str();
@@ -62,6 +69,9 @@ pub struct Event {
     pub pool: Option<PoolRecord>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub origins: Vec<Arc<Origin>>,
+    /// So many more endpoints the pool has.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub origins_left_out: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_balancer: Option<BalancerRecord>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -172,6 +182,9 @@ pub struct Origin {
     pub verdict: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub monitors: Vec<MonitorRecord>,
+    /// So many more tests it has.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub monitors_left_out: u32,
 }
 
 /// One monitor's view of an endpoint, where there are several.
@@ -258,6 +271,31 @@ impl Event {
         serde_json::from_slice(line).ok()
     }
 
+    /// About how much room it takes, in octets.
+    pub fn octets(&self) -> usize {
+        const FEW: usize = 1500; // what every event has
+        const ORIGIN: usize = 350;
+        const TEST: usize = 250;
+        let tests: usize = self.origins.iter().map(|origin| origin.monitors.len()).sum();
+        let texts = [&self.object, &self.summary, &self.reason].map(String::len);
+        let balancer = self.load_balancer.iter().flat_map(|of| &of.serving).map(String::len);
+        let texts = texts.into_iter().chain(balancer).sum::<usize>();
+        FEW + texts + ORIGIN * self.origins.len() + TEST * tests
+    }
+
+    /// The same without the endpoints that did not move and without tests: all
+    /// that a notice needs, and small enough to be held for long.
+    pub fn brief(mut self) -> Event {
+        self.origins.retain(|origin| origin.changed);
+        for origin in &mut self.origins {
+            let origin = Arc::make_mut(origin);
+            origin.monitors = Vec::new();
+            origin.monitors_left_out = 0;
+        }
+        self.origins_left_out = 0;
+        self
+    }
+
     /// When it happened, in Unix time.
     pub fn unix(&self) -> Duration {
         crate::moment::parse_utc(&self.timestamp).unwrap_or_default()
@@ -275,6 +313,16 @@ pub struct Recorder {
     doubts: HashMap<Arc<str>, (bool, Moment)>,
     /// Endpoints of pools, as long as the engine stands still.
     origins: HashMap<PoolId, Vec<Arc<Origin>>>,
+}
+
+/// Which tests an endpoint is listed with.
+#[derive(Clone, Copy, Debug)]
+enum Tests<'a> {
+    None,
+    /// All, or those that don't pass before the others.
+    First,
+    /// The one of this monitor and vantage.
+    Only((&'a str, &'a str)),
 }
 
 impl Recorder {
@@ -299,6 +347,7 @@ impl Recorder {
             cause: None,
             pool: None,
             origins: Vec::new(),
+            origins_left_out: 0,
             load_balancer: None,
             vantage: None,
             evidence: None,
@@ -318,17 +367,17 @@ impl Recorder {
                     Cause::Probe { monitor, vantage, .. } => Some((&**monitor, &**vantage)),
                     _ => None,
                 };
-                self.put_endpoint(&mut event, engine, scope, test, now, wall);
+                self.put_endpoint(&mut event, engine, scope, test, wall);
             }
             Change::Verdict { scope, monitor, vantage, from, to, reason, since, .. } => {
                 (event.from, event.to) = (from.to_string(), to.to_string());
                 event.lasted_ms = lasted(since);
                 event.reason = reason.to_string();
-                self.put_endpoint(&mut event, engine, scope, Some((monitor, vantage)), now, wall);
+                self.put_endpoint(&mut event, engine, scope, Some((monitor, vantage)), wall);
             }
             Change::CannotProbe { scope, monitor, vantage, reason, detail } => {
                 let test = Some((&**monitor, &**vantage));
-                self.put_endpoint(&mut event, engine, scope, test, now, wall);
+                self.put_endpoint(&mut event, engine, scope, test, wall);
                 event.from = "probed".to_owned();
                 event.to = "blocked".to_owned();
                 event.reason = format!("{reason} ({detail})");
@@ -342,7 +391,7 @@ impl Recorder {
                 event.lasted_ms = lasted(since);
                 event.reason = pool_reason(to, *threshold, *endpoints, said.as_ref());
                 let changed = event.changed;
-                self.put_pool(&mut event, engine, pool, None, changed, now);
+                self.put_pool(&mut event, engine, pool, None, Tests::First, changed);
             }
             Change::Balancer { name, from, to, serving, fallback, since } => {
                 event.kind = Kind::LoadBalancer;
@@ -380,6 +429,8 @@ impl Recorder {
                 event.vantage = Some(VantageRecord { name, suspect: *suspect, changed: true });
             }
         }
+        event.summary = short(&event.summary);
+        event.reason = short(&event.reason);
         event
     }
 
@@ -414,25 +465,27 @@ impl Recorder {
         engine: &Engine,
         scope: &Scope,
         test: Option<(&str, &str)>,
-        now: Moment,
         wall: Wall,
     ) {
         event.object = scope.to_string();
         let Some(id) = engine.model().pool_named(&scope.pool) else { return }; // gone meanwhile
         let endpoints = &engine.model().pool(id).endpoints;
         let place = endpoints.iter().position(|endpoint| Some(&endpoint.name) == scope.endpoint.as_ref());
-        self.put_pool(event, engine, &scope.pool, place, false, now);
+        let listed = match (event.kind, test) {
+            (Kind::Test, Some(names)) => Tests::Only(names),
+            _ => Tests::First,
+        };
+        self.put_pool(event, engine, &scope.pool, place, listed, false);
         let Some(place) = place else { return };
-        let view = engine.endpoint_view(id, place, now);
         let test = match test {
-            Some(names) => view.tests.iter().find(|test| (&*test.monitor, &*test.vantage) == names),
-            None => deciding(&view),
+            Some(names) => tests(engine, id, place).find(|target| is_of(target, names)),
+            None => deciding(engine, id, place),
         };
         event.evidence = test.map(|test| TestEvidence {
-            monitor: test.monitor.to_string(),
-            vantage: test.vantage.to_string(),
-            last_good: test.last_pass.as_ref().map(|seen| probe_record(seen, wall)),
-            last_bad: test.last_fail.as_ref().map(|seen| probe_record(seen, wall)),
+            monitor: test.task.monitor.name.to_string(),
+            vantage: test.task.vantage.name.to_string(),
+            last_good: test.last_pass().map(|seen| probe_record(seen, wall)),
+            last_bad: test.last_fail().map(|seen| probe_record(seen, wall)),
         });
     }
 
@@ -443,8 +496,8 @@ impl Recorder {
         engine: &Engine,
         pool: &str,
         place: Option<usize>,
+        listed: Tests,
         changed: bool,
-        now: Moment,
     ) {
         let Some(id) = engine.model().pool_named(pool) else { return };
         let pool = engine.model().pool(id);
@@ -460,21 +513,19 @@ impl Recorder {
             origins_enabled: health.enabled,
             origins_healthy: health.healthy,
         });
-        let one = |place| origin(&engine.endpoint_view(id, place, now), pool, engine.model());
         let moved = event.kind == Kind::Endpoint && event.changed;
+        let own = place.map(|place| Origin { changed: moved, ..origin(engine, id, place, listed) });
         // a start tells of every endpoint: with all others beside each, that would fill the history
         let first = event.kind == Kind::Endpoint && event.from == UNKNOWN;
-        if pool.endpoints.len() > MOST_ORIGINS || first {
-            let only = place.map(|place| Arc::new(Origin { changed: moved, ..one(place) }));
-            event.origins = only.into_iter().collect();
-            return;
+        if pool.endpoints.len() > MOST_ORIGINS || first || event.kind == Kind::Test {
+            event.origins = own.map(Arc::new).into_iter().collect();
+        } else {
+            event.origins = self.origins.entry(id).or_insert_with(|| all_origins(engine, id)).clone();
+            if let (Some(place), Some(own)) = (place, own) {
+                event.origins[place] = Arc::new(own);
+            }
         }
-        let all = (self.origins.entry(id))
-            .or_insert_with(|| (0..pool.endpoints.len()).map(|place| Arc::new(one(place))).collect());
-        event.origins = all.clone();
-        if let Some(origin) = place.filter(|_| moved).and_then(|place| event.origins.get_mut(place)) {
-            *origin = Arc::new(Origin { changed: true, ..Origin::clone(origin) });
-        }
+        event.origins_left_out = (pool.endpoints.len() - event.origins.len()) as u32;
     }
 }
 
@@ -537,7 +588,7 @@ fn pool_health(health: &PoolHealth, endpoints: u32) -> NewHealth {
 }
 
 fn cause_record(cause: &Cause) -> CauseRecord {
-    let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    let text = |text: &str| Some(short(text)).filter(|text| !text.is_empty());
     let of = |kind: &str| CauseRecord { r#type: kind.to_owned(), ..CauseRecord::default() };
     match cause {
         Cause::Probe { monitor, vantage, detail, .. } => CauseRecord {
@@ -558,59 +609,111 @@ fn cause_record(cause: &Cause) -> CauseRecord {
     }
 }
 
-/// The test whose verdict is the endpoint's.
-fn deciding(view: &EndpointView) -> Option<&TestView> {
-    view.tests.iter().find(|test| test.votes && test.verdict == view.standing.verdict)
+/// A text that somebody wrote, cut where it is too long for a line of many.
+fn short(text: &str) -> String {
+    match text.char_indices().nth(MOST_TEXT) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
-/// The newest thing seen by a test.
-fn newest(test: &TestView) -> Option<&Sighting> {
-    [&test.last_pass, &test.last_fail].into_iter().flatten().max_by_key(|seen| seen.at)
+/// Whether nothing is left out.
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+fn tests(engine: &Engine, id: PoolId, place: usize) -> impl Iterator<Item = &Target> {
+    engine.table().targets_of(id, place).map(|(_, target)| target)
+}
+
+fn is_of(target: &Target, (monitor, vantage): (&str, &str)) -> bool {
+    &*target.task.monitor.name == monitor && &*target.task.vantage.name == vantage
+}
+
+/// The test whose verdict is the endpoint's.
+fn deciding(engine: &Engine, id: PoolId, place: usize) -> Option<&Target> {
+    let members = &engine.model().pool(id).tests.members;
+    let verdict = engine.table().standings(id)[place].verdict;
+    tests(engine, id, place)
+        .find(|target| members[target.member].votes && target.machine().verdict() == verdict)
 }
 
 /// Why a verdict is what it is, and the code that came with it.
-fn reason_of(test: Option<&TestView>) -> (String, u16) {
-    let Some(seen) = test.and_then(newest) else { return (String::new(), 0) };
-    let healthy = test.is_some_and(|test| test.verdict == Verdict::Healthy);
+fn reason_of(test: Option<&Target>) -> (String, u16) {
+    let Some(seen) = test.and_then(Target::last) else { return (String::new(), 0) };
+    let healthy = test.is_some_and(|test| test.machine().verdict() == Verdict::Healthy);
     // one failure does not make a healthy endpoint a failed one
     let reason = if healthy { Reason::NoFailures } else { seen.outcome.reason };
     (reason.to_string(), seen.outcome.status.unwrap_or(0))
 }
 
-fn origin(view: &EndpointView, pool: &Pool, model: &Model) -> Origin {
-    let (failure_reason, response_code) = reason_of(deciding(view));
-    let several = view.tests.len() > 1;
+/// All endpoints of a pool, with their tests if those are few.
+fn all_origins(engine: &Engine, id: PoolId) -> Vec<Arc<Origin>> {
+    let places = 0..engine.model().pool(id).endpoints.len();
+    let all: usize = places.clone().map(|place| tests(engine, id, place).count()).sum();
+    let listed = if all > MOST_TESTS { Tests::None } else { Tests::First };
+    places.map(|place| Arc::new(origin(engine, id, place, listed))).collect()
+}
+
+fn origin(engine: &Engine, id: PoolId, place: usize, listed: Tests) -> Origin {
+    let pool = engine.model().pool(id);
+    let (endpoint, standing) = (&pool.endpoints[place], engine.table().standings(id)[place]);
+    let (failure_reason, response_code) = reason_of(deciding(engine, id, place));
+    let (monitors, monitors_left_out) = monitors(engine, id, place, listed);
     Origin {
-        name: view.name.to_string(),
-        address: view.hostname.as_ref().map_or_else(|| view.address.to_string(), |name| name.to_string()),
-        ip: view.address.to_string(),
-        enabled: view.standing.fitness.counts(),
-        healthy: view.standing.fitness.is_up(),
+        name: endpoint.name.to_string(),
+        address: match &endpoint.hostname {
+            Some(hostname) => hostname.to_string(),
+            None => endpoint.address.to_string(),
+        },
+        ip: endpoint.address.to_string(),
+        enabled: standing.fitness.counts(),
+        healthy: standing.fitness.is_up(),
         changed: false,
         failure_reason,
         response_code,
-        state: view.standing.word().to_owned(),
-        fitness: view.standing.fitness.to_string(),
-        verdict: view.standing.verdict.to_string(),
-        monitors: match several {
-            true => view.tests.iter().map(|test| monitor_record(test, pool, model)).collect(),
-            false => Vec::new(),
-        },
+        state: standing.word().to_owned(),
+        fitness: standing.fitness.to_string(),
+        verdict: standing.verdict.to_string(),
+        monitors,
+        monitors_left_out,
     }
 }
 
-fn monitor_record(test: &TestView, pool: &Pool, model: &Model) -> MonitorRecord {
+/// An endpoint's tests where it has several, and how many are left out.
+fn monitors(engine: &Engine, id: PoolId, place: usize, listed: Tests) -> (Vec<MonitorRecord>, u32) {
+    let mut all: Vec<&Target> = tests(engine, id, place).collect();
+    let number = all.len();
+    if number < 2 {
+        return (Vec::new(), 0);
+    }
+    match listed {
+        Tests::None => all.clear(),
+        Tests::Only(names) => all.retain(|target| is_of(target, names)),
+        Tests::First if number <= MOST_TESTS => {}
+        Tests::First => {
+            all.sort_by_key(|target| target.machine().verdict() == Verdict::Healthy); // stable
+            all.truncate(MOST_TESTS);
+        }
+    }
+    let pool = engine.model().pool(id);
+    let records: Vec<MonitorRecord> = all.into_iter().map(|target| monitor_record(target, pool)).collect();
+    let left_out = (number - records.len()) as u32;
+    (records, left_out)
+}
+
+fn monitor_record(test: &Target, pool: &Pool) -> MonitorRecord {
     let (failure_reason, response_code) = reason_of(Some(test));
-    let member = pool.tests.members.iter().find(|member| model.monitor(member.monitor).name == test.monitor);
+    let (member, verdict) = (&pool.tests.members[test.member], test.machine().verdict());
     MonitorRecord {
-        id: test.monitor.to_string(),
-        vantage: test.vantage.to_string(),
-        healthy: test.verdict == Verdict::Healthy,
-        verdict: test.verdict.to_string(),
+        id: test.task.monitor.name.to_string(),
+        vantage: test.task.vantage.name.to_string(),
+        healthy: verdict == Verdict::Healthy,
+        verdict: verdict.to_string(),
         failure_reason,
         response_code,
-        must_be_healthy: member.is_some_and(|member| member.must_be_healthy),
-        monitoring_only: !test.votes,
+        must_be_healthy: member.must_be_healthy,
+        monitoring_only: !member.votes,
     }
 }
 

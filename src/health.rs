@@ -39,3 +39,4 @@ pub use standing::{DownCause, Fitness, OutCause, Standing};
 pub use table::{Move, Observed, Order, Table, Unknown, Why};
 pub use target::{Sighting, Target, TargetId};
 pub use task::ProbeTask;
+pub use windows::state as window_state;

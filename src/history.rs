@@ -1,26 +1,28 @@
 //! The history: every event as a line of JSON, in files that only grow.
 //!
-//! `events.jsonl` is written by a thread of its own, which takes events from a
-//! bounded queue: a disk that hangs loses events, and counts them, but never
-//! holds up the engine. A file that has grown large is put aside under the time
-//! of its last event, and the oldest of those are removed. A line that a crash
-//! cut short is left out when the files are read.
+//! `events.jsonl` is written by a thread of its own, which takes lines from a
+//! queue with a bound in octets: a disk that hangs loses events, and counts
+//! them, but never holds up the engine. A file that has grown large is put aside
+//! under the time of its last event, and the oldest of those are removed. A line
+//! that a crash cut short is left out when the files are read. Files that are
+//! taken away while they are written are made anew.
 
 mod start_ups;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use tracing::warn;
+use parking_lot::Mutex;
+use tracing::{info, warn};
 
 use crate::events::{Event, Kind, NewHealth, ProbeRecord};
 
@@ -29,14 +31,17 @@ pub use start_ups::start_ups;
 /// The file that is written.
 const CURRENT: &str = "events.jsonl";
 
-/// So many events wait for the disk; further ones are lost.
-const WAITING: usize = 10_000;
+/// So many octets of events wait for the disk; further events are lost.
+const WAITING: usize = 16 << 20;
 
 /// How long the end of the program waits for the disk.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// How often old files are looked for when nothing happens.
 const TIDY_EVERY: Duration = Duration::from_secs(3600);
+
+/// How often it is looked, when nothing happens, whether the files are still there.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// An error of the disk is told so often at most.
 const TELL_EVERY: Duration = Duration::from_secs(60);
@@ -58,40 +63,90 @@ pub fn folder(state_dir: &Path) -> PathBuf {
 /// Takes events to the disk.
 #[derive(Debug)]
 pub struct History {
-    lines: SyncSender<Message>,
-    lost: Arc<AtomicU64>,
+    messages: Sender<Message>,
+    counts: Arc<Counts>,
+}
+
+/// How the writing fares.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Octets on their way to the disk.
+    waiting: AtomicUsize,
+    lost: AtomicU64,
+    trouble: Mutex<Option<String>>,
+    /// There was no room for an event since all was written last.
+    full: AtomicBool,
+}
+
+impl Counts {
+    /// How many events were lost since the start.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Why nothing can be written at present.
+    pub fn trouble(&self) -> Option<String> {
+        self.trouble.lock().clone()
+    }
 }
 
 enum Message {
-    Event(Arc<Event>),
+    Line(Line),
     /// Everything before it is to be on the disk.
     Tell(mpsc::Sender<()>),
 }
 
+/// An event as it is written, and when that happened.
+struct Line {
+    timestamp: String,
+    text: String,
+}
+
 impl History {
-    /// Begins to write in this folder, which is made if need be.
+    /// Begins to write in this folder, which is made if need be, and made anew
+    /// if it is taken away.
     pub fn start(folder: PathBuf, limits: Limits) -> io::Result<History> {
-        let writer = Writer::open(folder, limits)?;
-        let (lines, inbox) = mpsc::sync_channel(WAITING);
-        let lost = Arc::new(AtomicU64::new(0));
-        let theirs = Arc::clone(&lost);
-        thread::Builder::new().name("history".to_owned()).spawn(move || write(writer, &inbox, &theirs))?;
-        Ok(History { lines, lost })
+        History::start_while(folder, limits, || true)
+    }
+
+    /// The same; what is taken away is made anew only while `is_ours` holds of
+    /// the place, and waited for until then.
+    pub fn start_while(
+        folder: PathBuf,
+        limits: Limits,
+        is_ours: impl Fn() -> bool + Send + 'static,
+    ) -> io::Result<History> {
+        let counts = Arc::new(Counts::default());
+        let writer = Writer::open(folder, limits, Box::new(is_ours), Arc::clone(&counts))?;
+        let (messages, inbox) = mpsc::channel();
+        thread::Builder::new().name("history".to_owned()).spawn(move || writer.run(&inbox))?;
+        Ok(History { messages, counts })
     }
 
     /// Takes in an event; never waits.
-    pub fn take(&self, event: &Arc<Event>) {
-        match self.lines.try_send(Message::Event(Arc::clone(event))) {
-            Ok(()) => {}
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
-                self.lost.fetch_add(1, Ordering::Relaxed);
+    pub fn take(&self, event: &Event) {
+        if self.counts.waiting.load(Ordering::Relaxed) >= WAITING {
+            self.counts.lost.fetch_add(1, Ordering::Relaxed);
+            if !self.counts.full.swap(true, Ordering::Relaxed) {
+                warn!("the disk is too slow for the history: events are left out until it has caught up");
             }
+            return;
+        }
+        let line = Line { timestamp: event.timestamp.clone(), text: event.line() + "\n" };
+        self.counts.waiting.fetch_add(line.text.len(), Ordering::Relaxed);
+        if self.messages.send(Message::Line(line)).is_err() {
+            self.counts.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// How many events were lost and not yet told of.
+    /// How many events were lost since the start.
     pub fn lost(&self) -> u64 {
-        self.lost.load(Ordering::Relaxed)
+        self.counts.lost()
+    }
+
+    /// How the writing fares, to be looked at from elsewhere.
+    pub fn counts(&self) -> Arc<Counts> {
+        Arc::clone(&self.counts)
     }
 }
 
@@ -99,80 +154,157 @@ impl Drop for History {
     /// Waits until all is written, though not long.
     fn drop(&mut self) {
         let (written, is_written) = mpsc::channel();
-        if self.lines.try_send(Message::Tell(written)).is_ok() {
+        if self.messages.send(Message::Tell(written)).is_ok() {
             let _ = is_written.recv_timeout(LAST_LINES); // a disk that hangs must not hold up the end
         }
     }
 }
 
-fn write(mut writer: Writer, inbox: &Receiver<Message>, lost: &AtomicU64) {
-    let mut told: Option<Instant> = None;
-    loop {
-        let first = match inbox.recv_timeout(TIDY_EVERY) {
-            Ok(message) => Some(message),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => return,
-        };
-        let mut waiting = Vec::new();
-        let mut failed = None;
-        if first.is_none() {
-            writer.tidy();
-        }
-        for message in first.into_iter().chain(std::iter::from_fn(|| inbox.try_recv().ok())) {
-            match message {
-                Message::Event(event) => {
-                    if let Err(error) = writer.append(&event) {
-                        lost.fetch_add(1, Ordering::Relaxed);
-                        failed = Some(error);
-                    }
-                }
-                Message::Tell(written) => waiting.push(written),
-            }
-        }
-        if let Err(error) = writer.flush() {
-            failed = Some(error);
-        }
-        let silent = told.is_some_and(|at| at.elapsed() < TELL_EVERY);
-        if let Some(error) = failed
-            && !silent
-        {
-            told = Some(Instant::now());
-            warn!("the history can't be written in {}: {error}", writer.folder.display());
-        } else if !silent {
-            let lost = lost.swap(0, Ordering::Relaxed);
-            if lost > 0 {
-                told = Some(Instant::now());
-                warn!(lost, "events are missing in the history, because the disk was too slow or failed");
-            }
-        }
-        for written in waiting {
-            let _ = written.send(()); // who doesn't wait any more needs no answer
-        }
-    }
-}
-
 /// The files, as their one writer has them.
-#[derive(Debug)]
 struct Writer {
     folder: PathBuf,
     limits: Limits,
-    file: Option<BufWriter<File>>,
+    is_ours: Box<dyn Fn() -> bool + Send>,
+    counts: Arc<Counts>,
+    file: Option<File>,
     size: u64,
+    /// What comes next, while that can't be written.
+    pending: VecDeque<Line>,
+    /// The files were taken away, and aren't made anew yet.
+    gone: bool,
+    /// Nor may they be: their place isn't ours.
+    away: bool,
+    /// When a trouble was last told of; its end is told if it was.
+    told_at: Option<Instant>,
+    is_told: bool,
+    /// How many lost events were told of.
+    told_lost: u64,
+    tidy_at: Instant,
 }
 
 impl Writer {
-    fn open(folder: PathBuf, limits: Limits) -> io::Result<Writer> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-        fs::set_permissions(&folder, Permissions::from_mode(0o700))?; // one made before may be open to all
-        let mut writer = Writer { folder, limits, file: None, size: 0 };
+    fn open(
+        folder: PathBuf,
+        limits: Limits,
+        is_ours: Box<dyn Fn() -> bool + Send>,
+        counts: Arc<Counts>,
+    ) -> io::Result<Writer> {
+        let mut writer = Writer {
+            folder,
+            limits,
+            is_ours,
+            counts,
+            file: None,
+            size: 0,
+            pending: VecDeque::new(),
+            gone: false,
+            away: false,
+            told_at: None,
+            is_told: false,
+            told_lost: 0,
+            tidy_at: Instant::now() + TIDY_EVERY,
+        };
+        writer.make_folder()?;
         writer.open_current()?;
         writer.tidy();
         Ok(writer)
     }
 
+    fn make_folder(&self) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        // one made before may be open to all
+        fs::set_permissions(&self.folder, Permissions::from_mode(0o700))
+    }
+
+    fn run(mut self, inbox: &Receiver<Message>) {
+        loop {
+            let first = match inbox.recv_timeout(LOOK_EVERY) {
+                Ok(message) => Some(message),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            let mut waiting = Vec::new();
+            for message in first.into_iter().chain(inbox.try_iter()) {
+                match message {
+                    Message::Line(line) => self.pending.push_back(line),
+                    Message::Tell(written) => waiting.push(written),
+                }
+            }
+            self.look();
+            if !self.away {
+                match self.write_pending() {
+                    Ok(false) => {}
+                    Ok(true) => self.all_is_well(),
+                    Err(error) => {
+                        let told =
+                            format!("the history can't be written in {}: {error}", self.folder.display());
+                        self.trouble(error.to_string(), &told);
+                    }
+                }
+            }
+            if !waiting.is_empty() && self.counts.lost() > self.told_lost {
+                let lost = self.newly_lost();
+                warn!(lost, "events are missing in the history, because the disk was too slow or failed");
+            }
+            if self.tidy_at <= Instant::now() {
+                self.tidy();
+                self.tidy_at = Instant::now() + TIDY_EVERY;
+            }
+            for written in waiting {
+                let _ = written.send(()); // who doesn't wait any more needs no answer
+            }
+        }
+    }
+
+    /// Notices when the file was taken away, and makes it anew where that may be.
+    fn look(&mut self) {
+        let written = |file: &File| {
+            let same = |there: fs::Metadata, ours: fs::Metadata| {
+                (there.dev(), there.ino()) == (ours.dev(), ours.ino())
+            };
+            match fs::metadata(self.folder.join(CURRENT)) {
+                Ok(there) => file.metadata().is_ok_and(|ours| same(there, ours)),
+                Err(error) => error.kind() != io::ErrorKind::NotFound, // others show nothing
+            }
+        };
+        if !self.gone && self.file.as_ref().is_none_or(written) {
+            return;
+        }
+        self.file = None;
+        if !std::mem::replace(&mut self.gone, true) {
+            let told = format!("the history in {} was removed or replaced", self.folder.display());
+            self.trouble("it was removed or replaced".to_owned(), &told);
+        }
+        self.away = !(self.is_ours)();
+    }
+
+    /// Tells that something is wrong, and keeps it: once, and not soon again.
+    fn trouble(&mut self, why: String, told: &str) {
+        let before = self.counts.trouble.lock().replace(why);
+        if before.is_none() && self.told_at.is_none_or(|at| at.elapsed() >= TELL_EVERY) {
+            (self.told_at, self.is_told) = (Some(Instant::now()), true);
+            warn!("{told}");
+        }
+    }
+
+    /// All that there was is written.
+    fn all_is_well(&mut self) {
+        let was_bad = self.counts.trouble.lock().take().is_some();
+        let was_full = self.counts.full.swap(false, Ordering::Relaxed);
+        if was_bad && std::mem::take(&mut self.is_told) || was_full {
+            let lost = self.newly_lost();
+            info!(lost, "the history is written again in {}", self.folder.display());
+        }
+    }
+
+    fn newly_lost(&mut self) -> u64 {
+        let lost = self.counts.lost();
+        lost - std::mem::replace(&mut self.told_lost, lost)
+    }
+
     /// Opens the file that is written; a last line that was cut short is ended,
     /// so that the next one stands by itself.
-    fn open_current(&mut self) -> io::Result<&mut BufWriter<File>> {
+    fn open_current(&mut self) -> io::Result<&mut File> {
         let path = self.folder.join(CURRENT);
         let mut file = OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(path)?;
         file.set_permissions(Permissions::from_mode(0o600))?;
@@ -187,45 +319,77 @@ impl Writer {
             }
         }
         self.size = size;
-        Ok(self.file.insert(BufWriter::new(file)))
+        Ok(self.file.insert(file))
     }
 
-    fn append(&mut self, event: &Event) -> io::Result<()> {
-        let mut line = event.line();
-        line.push('\n');
-        if self.size > 0 && self.size + line.len() as u64 > self.limits.max_size {
-            self.rotate(&event.timestamp)?;
+    /// Writes all that waits, and tells whether there was anything to do. What
+    /// can't be written is lost: the next lines begin with another attempt.
+    fn write_pending(&mut self) -> io::Result<bool> {
+        if !self.gone && self.pending.is_empty() {
+            return Ok(false);
         }
+        if self.file.is_none() {
+            let opened = self.make_folder().and_then(|()| self.open_current().map(drop));
+            opened.inspect_err(|_| self.lose_pending())?;
+            self.gone = false;
+        }
+        while let Some(first) = self.pending.front() {
+            if self.size > 0 && self.size + first.text.len() as u64 > self.limits.max_size {
+                let timestamp = first.timestamp.clone();
+                self.rotate(&timestamp).inspect_err(|_| self.lose_pending())?;
+            }
+            let (mut text, mut number) = (String::new(), 0);
+            while let Some(line) = self.pending.front() {
+                let size = self.size + (text.len() + line.text.len()) as u64;
+                if number > 0 && size > self.limits.max_size {
+                    break;
+                }
+                text += &line.text;
+                number += 1;
+                self.pending.pop_front();
+            }
+            self.counts.waiting.fetch_sub(text.len(), Ordering::Relaxed);
+            if let Err(error) = self.append(&text) {
+                self.counts.lost.fetch_add(number, Ordering::Relaxed);
+                self.lose_pending();
+                return Err(error);
+            }
+        }
+        Ok(true)
+    }
+
+    fn append(&mut self, text: &str) -> io::Result<()> {
+        let size = self.size;
         let file = match &mut self.file {
             Some(file) => file,
             None => self.open_current()?,
         };
-        let written = file.write_all(line.as_bytes());
-        match written {
-            Ok(()) => self.size += line.len() as u64,
-            Err(_) => self.file = None, // to be opened anew: the disk may be another one by then
+        match file.write_all(text.as_bytes()) {
+            Ok(()) => self.size += text.len() as u64,
+            Err(error) => {
+                let _ = file.set_len(size); // what can be read of half a line is nothing
+                self.file = None; // to be opened anew: the disk may be another one by then
+                return Err(error);
+            }
         }
-        written
+        Ok(())
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        let flushed = self.file.as_mut().map_or(Ok(()), Write::flush);
-        if flushed.is_err() {
-            self.file = None;
-        }
-        flushed
+    fn lose_pending(&mut self) {
+        self.counts.lost.fetch_add(self.pending.len() as u64, Ordering::Relaxed);
+        let octets = self.pending.drain(..).map(|line| line.text.len()).sum();
+        self.counts.waiting.fetch_sub(octets, Ordering::Relaxed);
     }
 
     /// Puts the file aside, under a name that sorts by time.
     fn rotate(&mut self, timestamp: &str) -> io::Result<()> {
-        self.flush()?;
         self.file = None;
         let time = timestamp.replace(':', "");
         let aside = |number: u32| self.folder.join(format!("events-{time}-{number:03}.jsonl"));
         let free = (0..1000).map(aside).find(|path| !path.exists());
         let free = free.ok_or_else(|| io::Error::other("too many files of one time"))?;
         fs::rename(self.folder.join(CURRENT), free)?;
-        self.size = 0;
+        self.open_current()?;
         self.tidy();
         Ok(())
     }
@@ -333,7 +497,7 @@ pub fn left_open(folder: &Path) -> io::Result<Vec<Event>> {
     read_files(newest, |event| {
         let object = (event.kind, event.object.clone());
         match event.new_health {
-            NewHealth::Unhealthy => drop(open.entry(object).or_insert(event)),
+            NewHealth::Unhealthy => drop(open.entry(object).or_insert_with(|| event.brief())),
             NewHealth::Healthy | NewHealth::Out => drop(open.remove(&object)),
             NewHealth::Unknown => {}
         }

@@ -225,9 +225,10 @@ enum Command {
         #[command(flatten)]
         at: At,
     },
-    /// Have the running server read its files again.
+    /// Have the running server read its files again; returns when it answers from
+    /// them.
     Reload {
-        /// Also if more than half of the names would be gone.
+        /// Also if more than half of the names or load balancers would be gone.
         #[arg(long)]
         force: bool,
         #[command(flatten)]
@@ -399,6 +400,7 @@ fn main() -> ExitCode {
                 Ok(shown) if shown.passed => print(&shown.text),
                 Ok(shown) => {
                     print(&shown.text);
+                    shown.not_probed.iter().for_each(|why| eprintln!("hale: {why}"));
                     ExitCode::FAILURE
                 }
                 Err(error) => fail(error),

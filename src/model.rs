@@ -816,6 +816,12 @@ pub fn is_called(own: &str, by_host_name: bool, name: &str) -> bool {
     own == name || by_host_name && own.rsplit_once('@').is_some_and(|(of_all, _)| of_all == name)
 }
 
+/// Whether `name` is that of an endpoint given by host name, whose own name is
+/// `own`, or of one of its addresses.
+pub fn names_host(name: &str, own: &str) -> bool {
+    is_called(name, true, own)
+}
+
 /// An endpoint given by host name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Host {

@@ -16,6 +16,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, Limited};
@@ -39,8 +40,10 @@ use tracing::{debug, info, warn};
 use crate::alerts::{Notice, Turn, body};
 use crate::model::{Form, Receiver, Route};
 
-/// So many notices of a route wait; the oldest of more are dropped.
+/// So many notices of a route wait, and so many octets of them; the oldest of
+/// more are dropped.
 const WAITING: usize = 1000;
+const WAITING_OCTETS: usize = 4 << 20;
 
 /// So long the rest of an answer is waited for once its code is known.
 const LINGER: Duration = Duration::from_secs(1);
@@ -72,11 +75,34 @@ impl Default for Patience {
 pub struct Notifier {
     patience: Patience,
     senders: HashMap<Arc<str>, Sender>,
+    counts: Arc<Counts>,
+}
+
+/// What is counted of all routes together.
+#[derive(Debug, Default)]
+pub struct Counts {
+    dropped: AtomicU64,
+}
+
+impl Counts {
+    /// How many notices were dropped since the start because too many waited.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Counts further ones.
+    pub fn add_dropped(&self, number: u64) {
+        self.dropped.fetch_add(number, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug)]
 struct Sender {
     inbox: mpsc::UnboundedSender<Notice>,
+    /// Octets that its task has not taken yet.
+    waiting: Arc<AtomicUsize>,
+    /// How many found no room since that was so last.
+    dropped: u64,
     task: JoinHandle<()>,
 }
 
@@ -89,7 +115,12 @@ impl Drop for Sender {
 impl Notifier {
     /// One that tries so hard.
     pub fn new(patience: Patience) -> Notifier {
-        Notifier { patience, senders: HashMap::new() }
+        Notifier { patience, ..Notifier::default() }
+    }
+
+    /// What is counted, to be looked at from elsewhere.
+    pub fn counts(&self) -> Arc<Counts> {
+        Arc::clone(&self.counts)
     }
 
     /// Gives up what is to be sent on routes that aren't there any more.
@@ -101,26 +132,45 @@ impl Notifier {
     /// Sends a notice some time; never waits.
     pub fn send(&mut self, notice: Notice) {
         let name = Arc::clone(&notice.route.name);
-        let patience = &self.patience;
+        let (patience, counts) = (&self.patience, &self.counts);
         let sender = self.senders.entry(name).or_insert_with(|| {
             let (inbox, notices) = mpsc::unbounded_channel();
-            Sender { inbox, task: tokio::spawn(run(notices, patience.clone())) }
+            let waiting = Arc::new(AtomicUsize::new(0));
+            let outbox = Outbox::new(patience.clone(), Arc::clone(counts));
+            let task = tokio::spawn(run(notices, Arc::clone(&waiting), outbox));
+            Sender { inbox, waiting, dropped: 0, task }
         });
+        let octets = notice.octets();
+        if sender.waiting.load(Ordering::Relaxed) + octets > WAITING_OCTETS {
+            counts.add_dropped(1);
+            if sender.dropped == 0 {
+                warn!("notices of alerts are dropped, because too many come at once");
+            }
+            sender.dropped += 1;
+            return;
+        }
+        if sender.dropped > 0 {
+            let dropped = std::mem::take(&mut sender.dropped);
+            info!(dropped, "notices of alerts find room again");
+        }
+        sender.waiting.fetch_add(octets, Ordering::Relaxed);
         let _ = sender.inbox.send(notice); // its task ends only with the sender
     }
 }
 
 /// Sends the notices of one route; takes in what comes also while one is on
 /// its way.
-async fn run(mut inbox: mpsc::UnboundedReceiver<Notice>, patience: Patience) {
-    let timeout = patience.timeout;
-    let mut outbox = Outbox::new(patience);
+async fn run(mut inbox: mpsc::UnboundedReceiver<Notice>, waiting: Arc<AtomicUsize>, mut outbox: Outbox) {
+    let timeout = outbox.patience.timeout;
     let mut sending: Option<Pin<Box<dyn Future<Output = Attempt> + Send>>> = None;
     loop {
         let due = if sending.is_none() { outbox.due(Instant::now()) } else { None };
         tokio::select! {
             received = inbox.recv() => match received {
-                Some(notice) => outbox.take(notice, sending.is_some(), Instant::now()),
+                Some(notice) => {
+                    waiting.fetch_sub(notice.octets(), Ordering::Relaxed);
+                    outbox.take(notice, sending.is_some(), Instant::now());
+                }
                 None => return,
             },
             ended = async { sending.as_mut().expect("only while there is one").await }, if sending.is_some() => {
@@ -140,6 +190,7 @@ struct Outbox {
     patience: Patience,
     current: Option<Current>,
     queue: VecDeque<Notice>,
+    counts: Arc<Counts>,
     /// When the receiver failed, if it did so the last time.
     failed: Option<Instant>,
     /// Since the last that was told of these: too many waited.
@@ -164,8 +215,9 @@ struct Current {
 }
 
 impl Outbox {
-    fn new(patience: Patience) -> Outbox {
-        Outbox { patience, current: None, queue: VecDeque::new(), failed: None, dropped: 0, obsolete: 0 }
+    fn new(patience: Patience, counts: Arc<Counts>) -> Outbox {
+        let queue = VecDeque::new();
+        Outbox { patience, current: None, queue, counts, failed: None, dropped: 0, obsolete: 0 }
     }
 
     /// When to try next, while nothing is on its way.
@@ -206,10 +258,15 @@ impl Outbox {
             current.hurry |= on_its_way;
             current.next = current.next.min(soon);
         }
-        while self.queue.len() > WAITING {
+        while self.queue.len() > WAITING || self.octets() > WAITING_OCTETS {
             self.queue.pop_front();
             self.dropped += 1;
+            self.counts.add_dropped(1);
         }
+    }
+
+    fn octets(&self) -> usize {
+        self.queue.iter().map(Notice::octets).sum()
     }
 
     /// Drops what still waits of an incident whose end waits, too: nobody needs

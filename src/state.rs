@@ -19,7 +19,7 @@ mod writer;
 
 pub use directory::{Directory, OpenError, candidates, default_path};
 pub use format::{Contents, UnknownHead, head, line, read};
-pub use writer::Journal;
+pub use writer::{Counts, Journal};
 
 /// The control socket's name in the directory.
 pub const SOCKET: &str = "control";

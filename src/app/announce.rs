@@ -11,10 +11,10 @@ use crate::alerts::Alerts;
 use crate::clock::Clock;
 use crate::engine::{Change, Engine};
 use crate::events::{Event, NewHealth, Recorder};
-use crate::history::History;
+use crate::history::{self, History};
 use crate::model::Model;
 use crate::moment::Moment;
-use crate::notify::Notifier;
+use crate::notify::{self, Notifier};
 
 /// Hands on what changes; to be used inside a runtime.
 #[derive(Default)]
@@ -40,15 +40,25 @@ impl Announcer {
         Announcer { history: Some(history), left_open, ..Announcer::default() }
     }
 
+    /// What is counted of the history, if there is one, and of notices.
+    pub fn counts(&self) -> (Option<Arc<history::Counts>>, Arc<notify::Counts>) {
+        (self.history.as_ref().map(History::counts), self.notifier.counts())
+    }
+
     /// Takes in a change that the engine has just told of.
     pub fn tell(&mut self, change: &Change, engine: &Engine, clock: &Clock) {
         let now = clock.now();
         self.adopt(engine, now);
-        let event = Arc::new(self.recorder.record(change, engine, now, clock.step()));
+        // of load balancers and vantages the recorder keeps how they were
+        let kept = matches!(change, Change::Balancer { .. } | Change::Vantage { .. });
+        if !kept && self.history.is_none() && self.alerts.routes().next().is_none() {
+            return; // nobody is told
+        }
+        let event = self.recorder.record(change, engine, now, clock.step());
         if let Some(history) = &self.history {
             history.take(&event);
         }
-        self.alerts.take(&event, now);
+        self.alerts.take(&Arc::new(event.brief()), now);
     }
 
     /// Does what is due by now, after the engine has moved on.
@@ -64,6 +74,7 @@ impl Announcer {
         }
         let dropped = self.alerts.dropped();
         if dropped > self.dropped {
+            self.notifier.counts().add_dropped(dropped - self.dropped);
             warn!(
                 dropped = dropped - self.dropped,
                 "notices of alerts were dropped, because too many came at once"
@@ -82,7 +93,7 @@ impl Announcer {
     fn see_how_it_stands(&mut self, engine: &Engine, now: Moment) {
         self.left_open.clear();
         for change in engine.status(now).as_changes() {
-            let event = Arc::new(self.recorder.record(&change, engine, now, 0));
+            let event = Arc::new(self.recorder.record(&change, engine, now, 0).brief());
             if event.new_health != NewHealth::Unhealthy && self.alerts.is_open(event.kind, &event.object) {
                 self.alerts.take(&event, now);
             }

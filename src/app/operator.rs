@@ -9,21 +9,53 @@ mod why;
 use std::sync::Arc;
 
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use tokio::time::{Duration, sleep};
+use tokio::time::{Duration, Instant, sleep};
 
 use super::Control;
+use super::lookups::Lookups;
 use super::reload::Request as ReloadRequest;
 use super::threads::Places;
 use crate::clock::Clock;
+use crate::config::Loaded;
 use crate::control::{Answer, Done, Operator, Refusal, Request, view};
-use crate::engine::{self, Engine};
-use crate::health::{ProbeTask, Seen};
+use crate::engine::{self, Engine, Hosts};
+use crate::health::{ProbeTask, Seen, Table};
+use crate::model::{is_called, names_host};
 use crate::moment::Moment;
 use crate::probe::Prober;
+use crate::{history, notify, state};
 use why::Whys;
 
 /// So many probes that operators ask for run at once.
 const PROBES: usize = 64;
+
+/// How often it is tried to have an order on the disk before its answer says
+/// that it isn't, and after which pauses.
+const SAVES: u32 = 3;
+const SAVE_GAP: Duration = Duration::from_millis(50);
+
+/// A new configuration is in force within this time, whatever it waits for.
+const IN_FORCE: Duration = Duration::from_secs(30);
+
+/// How all that fares which is kept beside the answers.
+pub(super) struct Upkeep {
+    pub history: Option<Arc<history::Counts>>,
+    pub notices: Arc<notify::Counts>,
+    pub journal: Option<Arc<state::Counts>>,
+}
+
+impl Upkeep {
+    fn view(&self) -> view::Kept {
+        let (history, journal) = (self.history.as_ref(), self.journal.as_ref());
+        view::Kept {
+            events_lost: history.map_or(0, |counts| counts.lost()),
+            history_error: history.and_then(|counts| counts.trouble()),
+            notices_dropped: self.notices.dropped(),
+            records_left_out: journal.map_or(0, |counts| counts.left_out()),
+            journal_error: journal.and_then(|counts| counts.trouble()),
+        }
+    }
+}
 
 /// Where requests are answered.
 pub(super) struct Desk {
@@ -33,6 +65,8 @@ pub(super) struct Desk {
     pub probes: Places,
     pub reloads: mpsc::Sender<ReloadRequest>,
     pub places: Arc<Semaphore>,
+    pub lookups: Arc<Lookups>,
+    pub upkeep: Upkeep,
 }
 
 impl Desk {
@@ -61,13 +95,45 @@ impl Desk {
         outcome
     }
 
+    /// The same of what is to outlive a restart: says also if it would not.
+    async fn order(
+        &self,
+        change: impl FnOnce(&mut Engine, Moment) -> Result<Done, Refusal> + Send + 'static,
+    ) -> Answer {
+        let mut answer = self.change(change).await;
+        if let Answer::Done(done) = &mut answer
+            && let Some(why) = self.not_saved().await
+        {
+            done.notes
+                .insert(0, format!("in force, but not saved: {why}; a restart now would not know of it"));
+            done.not_saved = Some(why);
+        }
+        answer
+    }
+
+    /// Why what was done just now is not on the disk, if it isn't.
+    async fn not_saved(&self) -> Option<String> {
+        let mut why = None;
+        for attempt in 0..SAVES {
+            if attempt > 0 {
+                sleep(SAVE_GAP).await; // a directory that was removed is made anew meanwhile
+            }
+            why = match self.control.confirm().await? {
+                Ok(()) => return None,
+                Err(why) => Some(why),
+            };
+        }
+        why
+    }
+
     async fn status(&self, of: Option<String>) -> Answer {
         let asked = self.control.ask(move |engine, now| status(engine, of.as_deref(), now)).await;
         match asked {
             // made into texts here, not where the engine waits
             Some(Ok((status, whys))) => {
                 let mut shown = view::Status::from(status);
-                whys.put_into(&mut shown);
+                whys.put_into(&mut shown, &self.lookups);
+                shown.kept = self.upkeep.view();
                 Answer::Status(Box::new(shown))
             }
             Some(Err(refusal)) => Answer::Refused(refusal),
@@ -106,10 +172,27 @@ impl Desk {
             return stopping();
         }
         match hears.await {
-            Ok(Ok(message)) => Answer::Done(Done { message, ..Done::default() }),
+            Ok(Ok(message)) => {
+                Answer::Done(Done { message, notes: self.in_force().await, ..Done::default() })
+            }
             Ok(Err(why)) => Answer::Refused(Refusal::new("not_reloaded", why)),
             Err(_) => stopping(),
         }
+    }
+
+    /// Waits until the newest configuration is what is answered from; says so if
+    /// that isn't to be waited for.
+    async fn in_force(&self) -> Vec<String> {
+        let begun = Instant::now();
+        while let Some(false) = self.control.ask(|engine, _| engine.is_in_force()).await {
+            if begun.elapsed() > IN_FORCE {
+                return vec![
+                    "it isn't all answered from yet: new endpoints are being looked up or probed".to_owned(),
+                ];
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+        Vec::new()
     }
 }
 
@@ -123,10 +206,10 @@ impl Operator for Desk {
                     let saying = orders::Saying { weight, reason: reason.into(), by, limit };
                     orders::order(engine, what, &of, &saying, now)
                 };
-                self.change(order).await
+                self.order(order).await
             }
             Request::Failback { load_balancer } => {
-                self.change(move |engine, now| orders::fail_back(engine, &load_balancer, now)).await
+                self.order(move |engine, now| orders::fail_back(engine, &load_balancer, now)).await
             }
             Request::Report { of, up } => {
                 self.change(move |engine, now| orders::push(engine, &of, up, now)).await
@@ -152,25 +235,58 @@ fn status(engine: &Engine, of: Option<&str>, now: Moment) -> Result<(engine::Sta
         return Ok((status, whys));
     };
     let model = engine.model();
-    let scope = orders::scope(model, of)?;
+    let scope = match orders::scope(model, of) {
+        Err(refusal) if refusal.kind != orders::UNRESOLVED => return Err(refusal),
+        Err(_) => orders::scope_as_written(of),
+        Ok(scope) => scope,
+    };
     let pool = model.pool_named(&scope.pool).expect("found just now");
     let mut shown = engine.pool_view(pool, now);
     if let Some(name) = &scope.endpoint {
-        shown.endpoints.retain(|endpoint| endpoint.name == *name);
+        shown.endpoints.retain(|endpoint| is_called(&endpoint.name, endpoint.hostname.is_some(), name));
     }
     let mut status = engine.status_without_pools(now);
     status.balancers.retain(|balancer| {
         balancer.default_pools.contains(&shown.name) || balancer.serving.contains(&shown.name)
     });
     status.pools = vec![shown];
-    let whys = Whys::of(engine, &status);
+    let mut whys = Whys::of(engine, &status);
+    whys.keep_unresolved(scope.endpoint.as_deref());
     Ok((status, whys))
 }
 
-/// The probes that an operator may ask for of `of`, when `model` is declared
-/// and nothing runs.
-pub fn tasks_of(model: &Arc<crate::model::Model>, of: &str) -> Result<Vec<Arc<ProbeTask>>, String> {
-    let mut table = crate::health::Table::default();
-    table.adopt(Arc::clone(model), Moment::ZERO, false);
-    orders::tasks(&table, of).map_err(|refusal| refusal.message)
+/// The probes that an operator may ask for of `of` when this is configured and
+/// nothing runs, its host names looked up now; and which of those have no
+/// address, and why.
+pub async fn tasks_of(loaded: &Loaded, of: &str) -> Result<(Vec<Arc<ProbeTask>>, Vec<String>), String> {
+    let clock = Clock::start();
+    let (now, scope) = (clock.now(), orders::scope_as_written(of));
+    let (mut hosts, mut model) = (Hosts::default(), Arc::clone(&loaded.model));
+    let mut failures = Vec::new();
+    if let Some(pool) = model.pool_named(&scope.pool).map(|id| model.pool(id)) {
+        hosts.adopt(&model, |other| other.name == pool.name, now);
+        let lookups = Arc::new(Lookups::new(&loaded.settings.resolvers, clock));
+        let is_wanted = |name: &Arc<str>| scope.endpoint.as_ref().is_none_or(|of| names_host(of, name));
+        let wanted: Vec<_> = pool.hosts.iter().filter(|host| is_wanted(&host.endpoint.name)).collect();
+        let running = wanted.iter().map(|host| {
+            let (lookups, hostname) = (Arc::clone(&lookups), Arc::clone(&host.hostname));
+            tokio::spawn(async move { lookups.look_up(&hostname).await })
+        });
+        for (lookup, host) in running.collect::<Vec<_>>().into_iter().zip(&wanted) {
+            let lookup = lookup.await.unwrap_or(engine::Lookup::Failed);
+            hosts.found(&host.hostname, lookup, now);
+            if let Some(failure) = lookups.failure(&host.hostname) {
+                let (pool, name) = (&pool.name, &host.endpoint.name);
+                failures.push(format!("{pool}/{name} ({}) can't be probed: {failure}", host.hostname));
+            }
+        }
+        model = hosts.expand(&model).map_or(Arc::clone(&model), Arc::new);
+    }
+    let mut table = Table::default();
+    table.adopt(model, Moment::ZERO, false);
+    match orders::tasks(&table, of) {
+        Ok(tasks) => Ok((tasks, failures)),
+        Err(_) if !failures.is_empty() => Err(failures.join("\n")),
+        Err(refusal) => Err(refusal.message),
+    }
 }

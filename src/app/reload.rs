@@ -105,10 +105,11 @@ enum Reloaded {
 #[derive(Debug)]
 enum ReloadError {
     Config(Report),
-    /// More than half of the names would go.
+    /// More than half of the names or load balancers would go.
     Guard {
         gone: usize,
         of: usize,
+        what: &'static str,
     },
     /// The thread that read the files has panicked.
     Defect,
@@ -125,9 +126,9 @@ impl fmt::Display for ReloadError {
                     more => write!(f, "… and {more} more; `hale check` shows all"),
                 }
             }
-            ReloadError::Guard { gone, of } => write!(
+            ReloadError::Guard { gone, of, what } => write!(
                 f,
-                "{gone} of {of} names would be gone, more than half; if that is meant, \
+                "{gone} of {of} {what} would be gone, more than half; if that is meant, \
                  say `hale reload --force`, or set `reload_guard: off` under `server:`"
             ),
             ReloadError::Defect => {
@@ -228,10 +229,11 @@ impl Reloader {
             }
             let force = request.as_ref().is_some_and(|request| request.force);
             let attempt = self.read_files(seen, force).await;
-            if let Some(request) = request {
-                let _ = request.told.send(attempt.summary()); // who has gone wants no answer
+            let summary = request.as_ref().map(|_| attempt.summary());
+            attempt.tell(&control); // first: what the engine is asked for next comes after it
+            if let (Some(request), Some(summary)) = (request, summary) {
+                let _ = request.told.send(summary); // who has gone wants no answer
             }
-            attempt.tell(&control);
         }
     }
 
@@ -312,22 +314,27 @@ fn weigh(
     (loaded.settings, Ok(Reloaded::Changed { prepared, settings_changed }))
 }
 
-/// Refuses a configuration that would remove more than half of the names.
+/// Refuses a configuration that would remove more than half of the names, or of
+/// the load balancers: a name whose load balancer becomes ordinary records is
+/// still there, but nobody looks after its health any more.
 fn guard(old: &Model, new: &Model) -> Result<(), ReloadError> {
-    let (old, new) = (owner_names(old), owner_names(new));
-    let gone = old.difference(&new).count();
-    if gone * 2 > old.len() { Err(ReloadError::Guard { gone, of: old.len() }) } else { Ok(()) }
+    let few = |old: HashSet<&Name>, new: HashSet<&Name>, what| {
+        let gone = old.difference(&new).count();
+        if gone * 2 > old.len() { Err(ReloadError::Guard { gone, of: old.len(), what }) } else { Ok(()) }
+    };
+    few(owner_names(old), owner_names(new), "names")?;
+    few(balancers(old).collect(), balancers(new).collect(), "load balancers")
+}
+
+/// The names of all load balancers, also of those that are switched off.
+fn balancers(model: &Model) -> impl Iterator<Item = &Name> {
+    model.zones.iter().flat_map(|zone| &zone.load_balancers).map(|balancer| &balancer.name)
 }
 
 /// Every name that something is configured for.
 fn owner_names(model: &Model) -> HashSet<&Name> {
-    let zones = model.zones.iter();
-    zones
-        .flat_map(|zone| {
-            let records = zone.records.iter().map(|set| &set.owner);
-            records.chain(zone.load_balancers.iter().map(|balancer| &balancer.name))
-        })
-        .collect()
+    let records = model.zones.iter().flat_map(|zone| &zone.records).map(|set| &set.owner);
+    records.chain(balancers(model)).collect()
 }
 
 /// What can be seen of the files without reading them.
@@ -394,7 +401,34 @@ mod tests {
     fn a_reload_that_removes_more_than_half_of_the_names_is_refused() {
         let four = model(&["a", "b", "c", "d"]);
         assert!(guard(&four, &model(&["a", "b", "x"])).is_ok(), "half may go");
-        assert!(matches!(guard(&four, &model(&["a"])), Err(ReloadError::Guard { gone: 3, of: 4 })));
+        assert!(matches!(guard(&four, &model(&["a"])), Err(ReloadError::Guard { gone: 3, of: 4, .. })));
+    }
+
+    #[test]
+    fn a_reload_that_removes_more_than_half_of_the_load_balancers_is_refused() {
+        let read = |balancers: &[&str]| {
+            let records = ["a", "b", "c", "d", "e", "f"].map(|name| match balancers.contains(&name) {
+                true => String::new(),
+                false => format!("  {name}: {{ type: A, value: 192.0.2.1 }}\n"),
+            });
+            let balancers = balancers
+                .iter()
+                .map(|name| format!("  {name}: {{ default_pools: [p], fallback_pool: p }}\n"));
+            let balancers: String = balancers.collect();
+            let text = format!(
+                "zone: example.com\nrecords:\n  '': {{ type: NS, value: ns.example.net. }}\n{}\
+                 pools: {{ p: {{ endpoints: [{{ name: e, address: 192.0.2.2 }}] }} }}\n\
+                 load_balancers:\n  own: {{ enabled: false, default_pools: [p], fallback_pool: p }}\n{balancers}",
+                records.concat()
+            );
+            let loaded = config::load_texts(vec![("a.yaml".into(), text.into())]);
+            loaded.unwrap_or_else(|report| panic!("{report}")).model
+        };
+        let all = read(&["a", "b", "c"]);
+        assert!(guard(&all, &read(&["a", "x"])).is_ok(), "half may go");
+        let plain = guard(&all, &read(&[]));
+        let told = plain.unwrap_err().to_string();
+        assert!(told.contains("3 of 4 load balancers would be gone, more than half"), "{told}");
     }
 
     #[tokio::test]

@@ -23,12 +23,14 @@ pub struct Shown {
     pub text: String,
     /// Every one passed.
     pub passed: bool,
+    /// What could not be probed, and why, a line each.
+    pub not_probed: Vec<String>,
 }
 
 /// By the running server; its verdicts take no notice.
 pub fn probe(server: &Server, of: &str, style: Style) -> Result<Shown, CommandError> {
     match server.ask(&Request::Probe { of: of.to_owned() })? {
-        Answer::Probed(found) => Ok(shown(&found, style)),
+        Answer::Probed(found) => Ok(shown(&found, Vec::new(), style)),
         _ => Err(beside_the_point()),
     }
 }
@@ -36,8 +38,9 @@ pub fn probe(server: &Server, of: &str, style: Style) -> Result<Shown, CommandEr
 /// From here, as files say.
 pub fn probe_files(paths: &[PathBuf], of: &str, style: Style) -> Result<Shown, CommandError> {
     let loaded = config::load(paths).map_err(CommandError::Config)?;
-    let tasks = app::tasks_of(&loaded.model, of).map_err(CommandError::Nothing)?;
     let runtime = Runtime::new().map_err(CommandError::Threads)?;
+    let tasks = runtime.block_on(app::tasks_of(&loaded, of));
+    let (tasks, not_probed) = tasks.map_err(CommandError::Nothing)?;
     let (prober, clock) = (Arc::new(Prober::new()), Clock::start());
     let found = runtime.block_on(async {
         let mut running = Vec::new();
@@ -55,17 +58,17 @@ pub fn probe_files(paths: &[PathBuf], of: &str, style: Style) -> Result<Shown, C
         found
     });
     runtime.shutdown_background();
-    Ok(shown(&found, style))
+    Ok(shown(&found, not_probed, style))
 }
 
-fn shown(found: &[Probed], style: Style) -> Shown {
-    let passed = found.iter().all(|probed| probed.found.result == "pass");
+fn shown(found: &[Probed], not_probed: Vec<String>, style: Style) -> Shown {
+    let passed = not_probed.is_empty() && found.iter().all(|probed| probed.found.result == "pass");
     let text = match style.json {
         true => json(&found),
         false if found.len() > AT_LENGTH => probed_table(found, style),
         false => found.iter().map(|probed| probed_text(probed, style)).collect::<Vec<_>>().join("\n"),
     };
-    Shown { text, passed }
+    Shown { text, passed, not_probed }
 }
 
 /// One line a probe.

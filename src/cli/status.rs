@@ -3,7 +3,7 @@
 use super::Style;
 use super::probe::evidence;
 use super::table::{Cell, Colour, paint, table};
-use crate::control::view::{Balancer, Endpoint, Override, Pool, Sighting, Status, Test};
+use crate::control::view::{Balancer, Endpoint, Kept, Override, Pool, Sighting, Status, Test, Unresolved};
 
 /// Tables of everything; with `detail` everything about the only endpoint.
 pub fn text(status: &Status, detail: bool, style: Style) -> String {
@@ -81,7 +81,7 @@ fn pool_why(pool: &Pool) -> String {
 }
 
 fn endpoints(status: &Status, style: Style) -> String {
-    let row = |(pool, endpoint): (&Pool, &Endpoint)| {
+    let row = |pool: &Pool, endpoint: &Endpoint| {
         let seen = endpoint.vantages.iter().filter(|seen| seen.health.as_deref() == Some("healthy")).count();
         let seen = match endpoint.vantages.len() {
             0 | 1 => String::new(),
@@ -98,11 +98,27 @@ fn endpoints(status: &Status, style: Style) -> String {
             Cell::plain(why(pool, endpoint)),
         ]
     };
-    let all =
-        status.pools.iter().flat_map(|pool| pool.endpoints.iter().map(move |endpoint| (pool, endpoint)));
-    let rows: Vec<_> = all.map(row).collect();
+    let mut rows = Vec::new();
+    for pool in &status.pools {
+        rows.extend(pool.endpoints.iter().map(|endpoint| row(pool, endpoint)));
+        rows.extend(pool.unresolved.iter().map(|missing| unresolved_row(status, pool, missing)));
+    }
     let head = ["ENDPOINT", "ADDRESS", "NODE", "SERVES", "SEEN", "SINCE", "WHY"];
     table(&head, &rows, style.colours, style.columns)
+}
+
+/// An endpoint without an address.
+fn unresolved_row(status: &Status, pool: &Pool, missing: &Unresolved) -> Vec<Cell> {
+    let error = missing.error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
+    vec![
+        Cell::plain(format!("{}/{}", pool.name, missing.name)),
+        Cell::plain(&*missing.hostname),
+        Cell::new(&*missing.state, colour_of(&missing.state)),
+        Cell::new("no", Colour::Bad),
+        Cell::plain(""),
+        Cell::plain(missing.since.as_ref().map(|time| since(&status.at, time)).unwrap_or_default()),
+        Cell::plain(format!("{}{error}", missing.reason)),
+    ]
 }
 
 /// What is measured.
@@ -173,9 +189,31 @@ fn counts(status: &Status) -> String {
     if !status.pools.is_empty() {
         let states = states(status.pools.iter().map(|pool| &*pool.state).collect());
         parts.push(format!("{}: {states}", count(status.pools.len(), "pool")));
-        parts.push(format!("{}: {serving} serving", count(all.len(), "endpoint")));
+        let unresolved: usize = status.pools.iter().map(|pool| pool.unresolved.len()).sum();
+        let more = if unresolved > 0 { format!(", {unresolved} unresolved") } else { String::new() };
+        parts.push(format!("{}: {serving} serving{more}", count(all.len() + unresolved, "endpoint")));
     }
+    parts.extend(kept(&status.kept));
     parts.join("\n") + "\n"
+}
+
+/// What is missing of what is written and sent, a line each.
+fn kept(kept: &Kept) -> Vec<String> {
+    let since = |number: u64, what: &str| {
+        (number > 0).then(|| format!("{} since the start", count(number as usize, what)))
+    };
+    let now = |what: &str, error: &Option<String>| {
+        error.as_ref().map(|error| format!("{what} can't be written: {error}"))
+    };
+    let lines = [
+        now("the journal", &kept.journal_error),
+        since(kept.records_left_out, "record")
+            .map(|text| format!("{text} had to wait for the journal to be written anew")),
+        now("the history", &kept.history_error),
+        since(kept.events_lost, "event").map(|text| format!("{text} missing in the history")),
+        since(kept.notices_dropped, "notice").map(|text| format!("{text} dropped")),
+    ];
+    lines.into_iter().flatten().collect()
 }
 
 fn count(number: usize, what: &str) -> String {
@@ -186,7 +224,7 @@ fn colour_of(word: &str) -> Colour {
     match word {
         "healthy" => Colour::Good,
         "degraded" | "unknown" | "disabled" => Colour::Doubtful,
-        "unhealthy" | "critical" => Colour::Bad,
+        "unhealthy" | "critical" | "unresolved" => Colour::Bad,
         _ => Colour::Plain,
     }
 }
@@ -281,7 +319,7 @@ fn test_text(test: &Test, style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::view::{Probes, Seen};
+    use crate::control::view::{Kept, Probes, Seen};
 
     fn endpoint(name: &str, health: &str, fitness: &str) -> Endpoint {
         Endpoint {
@@ -332,6 +370,7 @@ mod tests {
                 endpoint("eu-2", "unhealthy", "unhealthy"),
                 drained,
             ],
+            unresolved: Vec::new(),
         };
         let www = Balancer {
             name: "www.gslb.example.com.".into(),
@@ -351,6 +390,7 @@ mod tests {
             pools: vec![eu],
             vantages: Vec::new(),
             probes: Probes { started: 1, late: 0, skipped: 0 },
+            kept: Kept::default(),
         }
     }
 

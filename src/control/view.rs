@@ -22,6 +22,23 @@ pub struct Status {
     pub pools: Vec<Pool>,
     pub vantages: Vec<Vantage>,
     pub probes: Probes,
+    /// How that fares which is kept beside the answers.
+    #[serde(default)]
+    pub kept: Kept,
+}
+
+/// What is missing since the start of what is written and sent, and why nothing
+/// can be written at present.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Kept {
+    /// Events that the history lacks.
+    pub events_lost: u64,
+    pub history_error: Option<String>,
+    /// Notices of alerts that nobody gets.
+    pub notices_dropped: u64,
+    /// Records that the journal had no room for; a whole file makes up for them.
+    pub records_left_out: u64,
+    pub journal_error: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,6 +71,24 @@ pub struct Pool {
     pub since: String,
     pub overrides: Vec<Override>,
     pub endpoints: Vec<Endpoint>,
+    /// Endpoints given by host name that have no address.
+    #[serde(default)]
+    pub unresolved: Vec<Unresolved>,
+}
+
+/// An endpoint whose host name has no address, so that nothing is there to be
+/// probed or answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Unresolved {
+    pub name: String,
+    pub hostname: String,
+    /// `unresolved`.
+    pub state: String,
+    /// None: it wasn't looked up yet.
+    pub since: Option<String>,
+    pub reason: String,
+    /// What the last lookup met; none: an answer.
+    pub error: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -236,6 +271,7 @@ impl From<engine::Status> for Status {
                 late: status.probes.late,
                 skipped: status.probes.skipped,
             },
+            kept: Kept::default(),
         }
     }
 }
@@ -270,6 +306,7 @@ impl Pool {
             endpoints: (held.endpoints.into_iter())
                 .map(|endpoint| Endpoint::of(endpoint, is_off, now))
                 .collect(),
+            unresolved: Vec::new(),
         }
     }
 }

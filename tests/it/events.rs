@@ -6,7 +6,7 @@ use std::time::Duration;
 use haledns::authority::Prepared;
 use haledns::config;
 use haledns::engine::{Change, Effect, Engine, Event as Input};
-use haledns::events::{Event, Kind, MOST_ORIGINS, NewHealth, Recorder};
+use haledns::events::{Event, Kind, MOST_ORIGINS, MOST_TESTS, NewHealth, Recorder};
 use haledns::health::{Action, Order, Outcome, PoolHealth, PoolState, ProbeResult, Reason, Slot, TargetId};
 use haledns::model::Scope;
 use haledns::moment::Moment;
@@ -27,11 +27,16 @@ impl Bench {
     /// An engine that has just taken on a pool `eu` of so many endpoints, with
     /// a fallback pool, under the load balancer `www`.
     pub fn new(endpoints: u32, monitors: &str) -> Bench {
+        Bench::seen_from("", endpoints, monitors)
+    }
+
+    /// The same with a section of vantages.
+    fn seen_from(vantages: &str, endpoints: u32, monitors: &str) -> Bench {
         let list: Vec<String> = (1..=endpoints)
             .map(|n| format!("{{ name: e{n}, address: 10.0.{}.{} }}", n / 250, n % 250 + 1))
             .collect();
         let text = format!(
-            "monitors: {{ web: {{ type: tcp, port: 80, interval: 10s, consecutive_down: 1, consecutive_up: 1 }},\n\
+            "{vantages}monitors: {{ web: {{ type: tcp, port: 80, interval: 10s, consecutive_down: 1, consecutive_up: 1 }},\n\
              \x20 tcp: {{ type: tcp, port: 81, interval: 10s, consecutive_down: 1, consecutive_up: 1 }} }}\n\
              pools:\n  eu: {{ monitors: {monitors}, endpoints: [ {} ] }}\n  \
              sorry: {{ endpoints: [ {{ name: s, address: 192.0.2.9 }} ] }}\n\
@@ -176,6 +181,61 @@ fn of_a_large_pool_only_what_moved_is_listed() {
     let [only] = &event.origins[..] else { panic!("{:?}", event.origins) };
     assert_eq!((only.name.as_str(), only.changed), ("e7", true));
     assert_eq!(event.pool.as_ref().unwrap().origins_total, MOST_ORIGINS as u32 + 1);
+    assert_eq!(event.origins_left_out, MOST_ORIGINS as u32);
+    assert!(event.line().contains("\"origins_left_out\":50"), "{}", event.line());
+}
+
+#[test]
+fn an_event_of_many_vantages_lists_few_tests_and_counts_the_rest() {
+    let (many, most) = (300, MOST_TESTS as u32);
+    let vantages: Vec<String> = (0..many).map(|n| format!("v{n}: {{}}")).collect();
+    let mut bench = Bench::seen_from(&format!("vantages: {{ {} }}\n", vantages.join(", ")), 40, "[web, tcp]");
+    bench.probe(2000, |_| true);
+    bench.events.clear();
+    bench.probe(2000 + NEXT, |endpoint| endpoint != "e7");
+    let event = bench.of(Kind::Endpoint)[0];
+    assert_eq!((event.origins.len(), event.origins_left_out), (40, 0));
+    for origin in &event.origins {
+        let listed = origin.monitors.len() as u32;
+        assert_eq!(listed + origin.monitors_left_out, 2 * many, "{}", origin.name);
+        assert_eq!(listed, if origin.changed { most } else { 0 }, "{}", origin.name);
+    }
+    let moved = event.origins.iter().find(|origin| origin.changed).unwrap();
+    assert!(moved.monitors.iter().all(|monitor| !monitor.healthy), "what fails comes first");
+    for event in &bench.events {
+        let tests: usize = event.origins.iter().map(|origin| origin.monitors.len()).sum();
+        assert!(tests <= MOST_TESTS, "{}", event.summary);
+        assert!(event.kind != Kind::Test || tests == 1 && event.origins.len() == 1, "{}", event.summary);
+        let length = event.line().len();
+        assert!(length < 32 << 10 && length < 2 * event.octets(), "{length}, {}", event.octets());
+        assert_eq!(Event::read(event.line().as_bytes()).as_ref(), Some(event));
+    }
+}
+
+#[test]
+fn a_notice_needs_only_what_moved() {
+    let mut bench = Bench::new(5, "[web, tcp]");
+    bench.probe(2000, |_| true);
+    bench.events.clear();
+    bench.probe(2000 + NEXT, |endpoint| endpoint != "e2");
+    let brief = bench.of(Kind::Endpoint)[0].clone().brief();
+    let [only] = &brief.origins[..] else { panic!("{:?}", brief.origins) };
+    assert_eq!((only.name.as_str(), only.monitors.len(), brief.origins_left_out), ("e2", 0, 0));
+    assert!(brief.evidence.is_some());
+}
+
+#[test]
+fn a_long_reason_is_cut() {
+    let mut bench = Bench::new(2, "web");
+    bench.probe(2000, |_| true);
+    bench.events.clear();
+    let (reason, by) = ("ä".repeat(100_000).into(), "me".into());
+    let order = Order::Set { action: Action::Disable, reason, by, until: None };
+    let scope = Scope { pool: "eu".into(), endpoint: Some("e1".into()) };
+    bench.engine.order(&scope, order, at(3000)).unwrap();
+    bench.carry_out(at(3000));
+    let event = bench.of(Kind::Endpoint)[0];
+    assert!(event.line().len() < 16 << 10, "{}", event.line().len());
 }
 
 #[test]

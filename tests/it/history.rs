@@ -1,8 +1,11 @@
 //! Files of events: written, put aside, removed, and read again.
 
-use std::fs;
-use std::io;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use haledns::events::{Event, Kind, NewHealth, TestEvidence};
@@ -11,7 +14,7 @@ use haledns::moment::utc_millis;
 use serde_json::json;
 
 use crate::support::folder::Folder;
-use crate::support::hale::run;
+use crate::support::hale::{run, until};
 
 fn event(number: u64, kind: &str, object: &str) -> Arc<Event> {
     let unix = Duration::from_secs(1_709_251_200 + number);
@@ -56,6 +59,65 @@ fn events_are_there_when_the_writer_has_ended_and_more_are_added_later() {
         assert_eq!(history.lost(), 0);
     }
     assert_eq!(read(&folder, &Wanted::default()), (0..2000).collect::<Vec<_>>());
+}
+
+#[test]
+fn events_that_a_disk_does_not_take_are_bounded_in_octets_and_counted() {
+    let folder = Folder::new();
+    let pipe = folder.join("events.jsonl"); // full after 64 KiB: a disk that hangs
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut reader = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe).unwrap();
+    let history = History::start(folder.path().into(), limits(1 << 40, 8)).unwrap();
+    let object = format!("eu/{}", "x".repeat(10_000));
+    let large = event(1, "endpoint", &object);
+    let mut taken = 0u64;
+    while history.lost() < 100 {
+        history.take(&large);
+        taken += 1;
+        assert!(taken * 10_000 < 40 << 20, "no bound");
+    }
+    assert!(taken * 10_000 > 15 << 20, "{taken}");
+    let mut lines = 0;
+    until("what had room arrives, and nothing else is lost", || {
+        let mut octets = [0; 64 << 10];
+        while let Ok(length) = reader.read(&mut octets) {
+            lines += octets[..length].iter().filter(|octet| **octet == b'\n').count() as u64;
+        }
+        lines + history.lost() == taken
+    });
+    history.take(&large);
+    assert_eq!(history.lost(), 100, "there is room again");
+}
+
+#[test]
+fn a_history_that_is_taken_away_is_made_anew_once_its_place_is_ours() {
+    let folder = Folder::new();
+    let place = folder.join("history");
+    let is_ours = Arc::new(AtomicBool::new(true));
+    let theirs = Arc::clone(&is_ours);
+    let history =
+        History::start_while(place.clone(), limits(1 << 20, 8), move || theirs.load(Ordering::Relaxed));
+    let history = history.unwrap();
+    let written = || fs::read_to_string(place.join("events.jsonl")).unwrap_or_default();
+    history.take(&event(1, "endpoint", "eu/a"));
+    until("it is written", || written().contains("eu/a"));
+    fs::remove_dir_all(&place).unwrap();
+    history.take(&event(2, "endpoint", "eu/b"));
+    until("it is made anew", || written().contains("eu/b"));
+    assert_eq!(history.counts().trouble(), None);
+
+    is_ours.store(false, Ordering::Relaxed);
+    fs::rename(&place, folder.join("moved")).unwrap();
+    history.take(&event(3, "endpoint", "eu/c"));
+    until("that is seen", || history.counts().trouble().is_some());
+    assert!(!place.exists());
+    is_ours.store(true, Ordering::Relaxed);
+    history.take(&event(4, "endpoint", "eu/d"));
+    until("what had to wait is there", || written().contains("eu/c") && written().contains("eu/d"));
+    until("all is well", || history.counts().trouble().is_none());
+    fs::remove_dir_all(&place).unwrap();
+    until("also when nothing happens", || place.join("events.jsonl").exists());
+    assert_eq!(history.lost(), 0);
 }
 
 #[test]

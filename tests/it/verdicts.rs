@@ -25,10 +25,14 @@ fn at(seconds: u64) -> Moment {
 }
 
 fn model(text: &str) -> Arc<Model> {
+    load(text).model
+}
+
+fn load(text: &str) -> config::Loaded {
     const REST: &str = "\nzone: example.com\nrecords: { '': { type: NS, value: ns.example.net. } }\n";
     let text = format!("{text}{REST}");
     let loaded = config::load_texts(vec![(PathBuf::from("a.yaml"), text.into_bytes())]);
-    loaded.unwrap_or_else(|report| panic!("{report}")).model
+    loaded.unwrap_or_else(|report| panic!("{report}"))
 }
 
 /// A network in which each probe finds what a function says.
@@ -534,8 +538,8 @@ fn h18_a_pass_that_is_degraded_is_a_pass_and_changes_no_pool() {
     assert!(drive.told.iter().any(told), "and it is an event");
 }
 
-#[test]
-fn h18_the_port_is_the_monitors_else_the_endpoints_else_the_protocols() {
+#[tokio::test]
+async fn h18_the_port_is_the_monitors_else_the_endpoints_else_the_protocols() {
     for (monitor, endpoint, expected) in [
         ("type: http, port: 81", ", port: 82", 81),
         ("type: http", ", port: 82", 82),
@@ -553,7 +557,7 @@ fn h18_the_port_is_the_monitors_else_the_endpoints_else_the_protocols() {
              pools: {{ p: {{ monitor: m, endpoints: [{{ name: e, address: 192.0.2.1{endpoint} }}] }} }}\n\
              load_balancers: {{ www: {{ default_pools: [p], when_unavailable: nodata }} }}\n"
         );
-        let tasks = haledns::app::tasks_of(&model(&text), "p/e").unwrap();
+        let (tasks, _) = haledns::app::tasks_of(&load(&text), "p/e").await.unwrap();
         let ports: Vec<u16> = tasks.iter().map(|task| task.port).collect();
         assert_eq!(ports, [expected], "{monitor}{endpoint}");
     }

@@ -12,34 +12,48 @@ use crate::health::{
     Action, DownCause, Fitness, Order, OutCause, Override, PoolState, ProbeTask, Seen, Slot, Standing, Table,
     Target, Verdict,
 };
-use crate::model::{Check, Ejection, Model, Name, Scope, Weight};
+use crate::model::{Check, Ejection, Model, Name, Scope, Weight, names_host};
 use crate::moment::Moment;
 
 /// An override lasts no longer than this when it is to end by itself.
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 86400);
 
+/// The kind of refusal when an endpoint's host name has no address.
+pub(super) const UNRESOLVED: &str = "unresolved_endpoint";
+
+/// What `text` would name, be it there or not.
+pub(super) fn scope_as_written(text: &str) -> Scope {
+    match text.split_once('/') {
+        Some((pool, endpoint)) => Scope { pool: pool.into(), endpoint: Some(endpoint.into()) },
+        None => Scope { pool: text.into(), endpoint: None },
+    }
+}
+
 /// The pool or endpoint that `text` names.
 pub(super) fn scope(model: &Model, text: &str) -> Result<Scope, Refusal> {
-    let (pool, endpoint) = match text.split_once('/') {
-        Some((pool, endpoint)) => (pool, Some(endpoint)),
-        None => (text, None),
-    };
+    let scope = scope_as_written(text);
+    let pool = &scope.pool;
     let Some(id) = model.pool_named(pool) else {
         let help = meant(pool, model.pools.iter().map(|pool| &*pool.name));
         return Err(Refusal::new("unknown_pool", format!("there is no pool `{pool}`{help}")));
     };
     let declared = model.pool(id);
-    let Some(endpoint) = endpoint else {
-        return Ok(Scope { pool: Arc::clone(&declared.name), endpoint: None });
-    };
+    let Some(endpoint) = &scope.endpoint else { return Ok(scope) };
     // all addresses of a host name are called by its own name
-    match declared.endpoints.iter().find(|other| other.is_called(endpoint)) {
-        Some(_) => Ok(Scope { pool: Arc::clone(&declared.name), endpoint: Some(endpoint.into()) }),
-        None => {
-            let help = meant(endpoint, declared.endpoints.iter().map(|other| &*other.name));
-            Err(Refusal::new("unknown_endpoint", format!("pool {pool} has no endpoint `{endpoint}`{help}")))
-        }
+    if declared.endpoints.iter().any(|other| other.is_called(endpoint)) {
+        return Ok(scope);
     }
+    if let Some(host) = declared.hosts.iter().find(|host| names_host(endpoint, &host.endpoint.name)) {
+        let why = format!(
+            "endpoint `{endpoint}` of pool {pool} has no address now: its host name {} isn't resolved, and \
+             `hale status {text}` says why",
+            host.hostname
+        );
+        return Err(Refusal::new(UNRESOLVED, why));
+    }
+    let names = declared.endpoints.iter().map(|other| &*other.name);
+    let help = meant(endpoint, names.chain(declared.hosts.iter().map(|host| &*host.endpoint.name)));
+    Err(Refusal::new("unknown_endpoint", format!("pool {pool} has no endpoint `{endpoint}`{help}")))
 }
 
 /// What to write instead: the name most like it, or all if they are few.
@@ -458,7 +472,7 @@ pub(super) fn tasks(table: &Table, of: &str) -> Result<Vec<Arc<ProbeTask>>, Refu
     let pool = model.pool(id);
     let places = pool.endpoints.iter().enumerate();
     let wanted =
-        places.filter(|(_, endpoint)| scope.endpoint.as_ref().is_none_or(|name| *name == endpoint.name));
+        places.filter(|(_, endpoint)| scope.endpoint.as_ref().is_none_or(|name| endpoint.is_called(name)));
     let targets = wanted.flat_map(|(place, _)| table.targets_of(id, place)).map(|(_, target)| &target.task);
     let tasks: Vec<_> = targets.filter(|task| task.monitor.check.is_probed()).map(Arc::clone).collect();
     if tasks.is_empty() {

@@ -3,24 +3,30 @@
 
 use std::sync::Arc;
 
+use super::super::lookups::{Failure, Lookups};
 use crate::authority::BalancerState;
 use crate::config::show_duration;
-use crate::control::view;
+use crate::control::view::{self, time};
 use crate::engine::{self, BalancerView, EndpointView, Engine, VantageView};
-use crate::health::{DownCause, Fitness, OutCause, PoolState, Verdict};
-use crate::model::{Combination, Dependency, Endpoint, LoadBalancer, Model, Pool, PoolId, Window};
+use crate::health::{DownCause, Fitness, OutCause, PoolState, Verdict, window_state};
+use crate::model::{Combination, Dependency, Endpoint, Host, LoadBalancer, Model, Pool, PoolId, names_host};
 use crate::moment::{self, Moment};
-
-const DAY: u64 = 86_400;
-const WEEK: u64 = 7 * DAY;
-/// 1 January 1970 was a Thursday.
-const EPOCH_IN_WEEK: u64 = 3 * DAY;
 
 /// The reasons for what a status shows, in its order.
 #[derive(Debug, Default)]
 pub(super) struct Whys {
     balancers: Vec<Vec<String>>,
     pools: Vec<Vec<Vec<String>>>,
+    unresolved: Vec<Vec<Missing>>,
+}
+
+/// An endpoint given by host name that has no address.
+#[derive(Debug)]
+struct Missing {
+    name: Arc<str>,
+    hostname: Arc<str>,
+    /// Somebody asks for its addresses; nobody does while its pool is disabled.
+    is_looked_up: bool,
 }
 
 impl Whys {
@@ -50,20 +56,74 @@ impl Whys {
         Whys {
             balancers: status.balancers.iter().map(balancer).collect(),
             pools: status.pools.iter().map(pool).collect(),
+            unresolved: status.pools.iter().map(|view| unresolved(engine, view)).collect(),
         }
     }
 
-    /// Has them shown.
-    pub fn put_into(self, shown: &mut view::Status) {
+    /// Leaves out endpoints without an address that aren't called so.
+    pub fn keep_unresolved(&mut self, endpoint: Option<&str>) {
+        let is_it = |of: &Missing| endpoint.is_none_or(|name| names_host(name, &of.name));
+        self.unresolved.iter_mut().for_each(|missing| missing.retain(is_it));
+    }
+
+    /// Has them shown, and what is known of lookups.
+    pub fn put_into(self, shown: &mut view::Status, lookups: &Lookups) {
         for (balancer, why) in shown.load_balancers.iter_mut().zip(self.balancers) {
             balancer.why = why;
         }
         for (pool, whys) in shown.pools.iter_mut().zip(self.pools) {
             for (endpoint, why) in pool.endpoints.iter_mut().zip(whys) {
                 endpoint.why = why;
+                let failure = endpoint.hostname.as_ref().and_then(|hostname| lookups.failure(hostname));
+                let told = failure.map(|failure| format!("{failure}, since {}", time(failure.since)));
+                endpoint.why.extend(told);
             }
         }
+        for (pool, missing) in shown.pools.iter_mut().zip(self.unresolved) {
+            pool.unresolved = missing.iter().map(|missing| missing.view(lookups)).collect();
+        }
     }
+}
+
+impl Missing {
+    fn view(&self, lookups: &Lookups) -> view::Unresolved {
+        let failure = lookups.failure(&self.hostname).filter(|_| self.is_looked_up);
+        view::Unresolved {
+            name: self.name.to_string(),
+            hostname: self.hostname.to_string(),
+            state: "unresolved".to_owned(),
+            since: failure.as_ref().map(|failure| time(failure.since)),
+            reason: match &failure {
+                Some(Failure { error: Some(_), .. }) => "its host name can't be looked up",
+                Some(Failure { error: None, .. }) => "its host name has no address",
+                None if self.is_looked_up => "its host name is being looked up",
+                None => "its host name isn't looked up while the pool is disabled",
+            }
+            .to_owned(),
+            error: failure.and_then(|failure| failure.error),
+        }
+    }
+}
+
+/// The pool's endpoints by host name that have no address.
+fn unresolved(engine: &Engine, view: &engine::PoolView) -> Vec<Missing> {
+    let Some(pool) = engine.model().pool_named(&view.name).map(|id| engine.model().pool(id)) else {
+        return Vec::new();
+    };
+    let missing = |host: &Host| {
+        let known = engine.hosts().get(&host.hostname);
+        // an address that is written, too, or that two names have, is one endpoint
+        let is_its_own = |endpoint: &Endpoint| {
+            endpoint.hostname.as_ref() == Some(&host.hostname)
+                || known.is_some_and(|known| known.addresses.contains(&endpoint.address))
+        };
+        (!pool.endpoints.iter().any(is_its_own)).then(|| Missing {
+            name: Arc::clone(&host.endpoint.name),
+            hostname: Arc::clone(&host.hostname),
+            is_looked_up: known.is_some(),
+        })
+    };
+    pool.hosts.iter().filter_map(missing).collect()
 }
 
 /// Which of its pools are unavailable, and which are back and wait.
@@ -146,23 +206,12 @@ fn windows(model: &Model, pool: &Pool, endpoint: &Endpoint, unix: u64) -> Vec<St
     let mine = model.maintenance.iter().filter(|window| window.of.pool == pool.name);
     mine.filter(|window| named(window.of.endpoint.as_deref()))
         .filter_map(|window| {
-            let end = moment::utc(end(window.when, unix)?);
+            let (true, Some(end)) = window_state(window.when, unix) else { return None };
+            let end = moment::utc(end);
             let reason = if window.reason.is_empty() { "maintenance" } else { &window.reason };
             Some(format!("{reason} (until {end})"))
         })
         .collect()
-}
-
-/// When a window ends, while it is open at a Unix time.
-fn end(window: Window, unix: u64) -> Option<u64> {
-    match window {
-        Window::Once { from, until } => (from..until).contains(&unix).then_some(until),
-        Window::Weekly { from, length } => {
-            let (from, length) = (u64::from(from), u64::from(length).min(WEEK));
-            let passed = (unix + EPOCH_IN_WEEK + WEEK - from % WEEK) % WEEK;
-            (passed < length).then(|| unix - passed + length)
-        }
-    }
 }
 
 /// What is not available of what is needed, and how it stands.
@@ -198,27 +247,5 @@ fn is_held(pool: &Pool, view: &EndpointView, vantage: &Arc<str>) -> bool {
         Combination::All => unhealthy > 0,
         Combination::AtLeast(least) => votes().count() - unhealthy < least as usize,
         Combination::Majority => unhealthy * 2 > votes().count(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_open_window_has_an_end() {
-        const MONDAY: u64 = 1_764_547_200; // 2025-12-01T00:00:00Z
-        let once = Window::Once { from: 100, until: 200 };
-        let sunday = Window::Weekly { from: (6 * DAY + 23 * 3600) as u32, length: 2 * 3600 };
-        for (window, unix, expected) in [
-            (once, 99, None),
-            (once, 100, Some(200)),
-            (once, 200, None),
-            (sunday, MONDAY, Some(MONDAY + 3600)),
-            (sunday, MONDAY - 3600, Some(MONDAY + 3600)),
-            (sunday, MONDAY + 3600, None),
-        ] {
-            assert_eq!(end(window, unix), expected, "{window:?} at {unix}");
-        }
     }
 }

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use haledns::app::tasks_of;
+use haledns::model::Pool;
 use haledns::probe::Prober;
 use rustix::process::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -379,9 +380,10 @@ fn d03_no_task_is_left_of_a_probe_however_it_ends() {
         endpoints.configuration(2, "200ms", "100ms")
     );
     let loaded = haledns::config::load_texts(vec![("a.yaml".into(), text.into())]);
-    let model = loaded.unwrap_or_else(|report| panic!("{report}")).model;
-    let tasks: Vec<_> = model.pools.iter().flat_map(|pool| tasks_of(&model, &pool.name).unwrap()).collect();
+    let loaded = loaded.unwrap_or_else(|report| panic!("{report}"));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let of_pool = |pool: &Pool| runtime.block_on(tasks_of(&loaded, &pool.name)).unwrap().0;
+    let tasks: Vec<_> = loaded.model.pools.iter().flat_map(of_pool).collect();
     let prober = Arc::new(Prober::new());
     for round in 0..5 {
         runtime.block_on(async {

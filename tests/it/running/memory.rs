@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use rustix::process::Signal;
+use serde_json::Value;
 
 use super::start::{dead, free_address};
 use super::{WWW, fixed, probed};
@@ -236,22 +237,55 @@ fn a_full_disk_is_told_once_and_answers_go_on() {
     until("the journal is there", || state.join("verdicts").exists());
     let _ = fs::write(state.join("filler"), vec![0; 1 << 20]); // as much as there is room for
     let reason = "x".repeat(4000);
-    let order = |what: &str| {
-        let ended =
-            run(["override", "main/one", what, "--reason", &reason, "--state-dir", state.to_str().unwrap()]);
+    let say = |arguments: &[&str]| {
+        let ended = run([arguments, &["--state-dir", state.to_str().unwrap()]].concat());
         assert_eq!(ended.code(), Some(0), "{}", ended.log);
+        ended.out
     };
-    until("the disk is full", || {
-        order("unhealthy");
-        hale.count("verdicts can't be written") > 0
-    });
+    let order = |what: &str| say(&["override", "main/one", what, "--reason", &reason]);
+    until("the disk is full", || order("unhealthy").contains("not saved"));
+    hale.line("verdicts can't be written");
     for what in ["healthy", "unhealthy", "healthy"] {
-        order(what);
+        let told = order(what);
+        assert!(told.contains("in force, but not saved: No space left on device"), "{told}");
     }
+    let json: Value = serde_json::from_str(&say(&["drain", "main/one", "--json"])).unwrap();
+    assert!(json["not_saved"].as_str().unwrap().contains("No space left"), "{json}");
+    say(&["undrain", "main/one"]);
+    assert!(say(&["status"]).contains("the journal can't be written: No space left"));
     assert!(ask(hale.address(), WWW).is(&["192.0.2.1"]), "orders and answers go on");
     assert_eq!(hale.count("verdicts can't be written"), 1);
     fs::remove_file(state.join("filler")).unwrap();
     hale.line("is written again");
     let text = fs::read_to_string(state.join("verdicts")).unwrap();
     assert!(text.contains("\"action\":\"healthy\""), "what was lost meanwhile is there: {text}");
+    let told = order("unhealthy");
+    assert!(!told.contains("not saved"), "{told}");
+    assert!(!say(&["status"]).contains("can't be written"));
+}
+
+#[test]
+fn the_history_goes_on_when_the_state_directory_was_removed() {
+    let folder = Folder::with("a.yaml", &fixed("192.0.2.1", 30));
+    let hale = serve(&folder);
+    let state = folder.join("state");
+    let order = |what: &str| {
+        let ended = run([what, "main/one", "--state-dir", state.to_str().unwrap()]);
+        assert_eq!(ended.code(), Some(0), "{what}: {}", ended.log);
+        ended.out
+    };
+    let events = || fs::read_to_string(state.join("history/events.jsonl")).unwrap_or_default();
+    order("disable");
+    until("it is in the history", || events().contains("\"to\":\"disabled\""));
+    fs::remove_dir_all(&state).unwrap();
+    hale.line("it is made anew from memory");
+    until("a new socket is there", || state.join("control").exists());
+    let told = order("enable");
+    assert!(!told.contains("not saved"), "{told}");
+    until("what came later is in a new one", || events().contains("\"from\":\"disabled\""));
+    fs::remove_dir_all(state.join("history")).unwrap();
+    order("disable");
+    until("and in another", || events().contains("\"to\":\"disabled\""));
+    assert!(hale.count("was removed or replaced") <= 3, "once each: {}", hale.log());
+    assert_eq!(hale.count("the history can't be written"), 0, "{}", hale.log());
 }

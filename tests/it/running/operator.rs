@@ -278,6 +278,35 @@ fn a_reload_can_be_asked_for_and_forced() {
 }
 
 #[test]
+fn after_a_reload_new_endpoints_can_be_spoken_of_and_are_answered_from() {
+    let hangs = Endpoint::start("127.0.0.2", Manner::Hangs); // so that its first outcome is waited for
+    let lives = Endpoint::start("127.0.0.1", Manner::Answers);
+    let served = Served::start(&probed(&[lives.address], 30));
+    for (number, endpoints) in
+        [&[lives.address, hangs.address][..], &[lives.address]].repeat(3).iter().enumerate()
+    {
+        let text = probed(endpoints, 30).replace("203.0.113.5", &format!("203.0.113.{}", 10 + number));
+        let text = text.replace(
+            "  www: {",
+            &format!("  new{number}: {{ default_pools: [sorry], fallback_pool: sorry }}\n  www: {{"),
+        );
+        served.folder.replace("a.yaml", &text);
+        served.run(&["reload"]);
+        let reply = ask(served.hale.address(), &format!("new{number}.example.test."));
+        assert!(reply.is(&[&format!("203.0.113.{}", 10 + number)]), "{number}: {reply:?}");
+        if endpoints.len() > 1 {
+            served.run(&["drain", "main/e2"]);
+        } else {
+            assert!(served.refused(&["drain", "main/e2"]).contains("no endpoint `e2`"));
+        }
+    }
+    served.folder.replace("a.yaml", "zone: [");
+    let ended = served.try_run(&["reload"]);
+    assert_eq!((ended.code(), &*ended.out), (Some(1), ""));
+    assert!(ended.log.contains("a.yaml:2:1: error: not YAML"), "{}", ended.log);
+}
+
+#[test]
 fn ten_thousand_endpoints_are_shown_quickly() {
     let pool = |pool: u32| {
         let endpoints = (0..100).map(|n| format!("{{ name: e{n}, address: 10.{pool}.0.{n} }}"));
