@@ -307,7 +307,9 @@ impl Compiler {
         let pools = &self.model.zones[zone].load_balancers[place].default_pools;
         let available = pools.iter().map(|pool| {
             let (offer, health) = (&self.offers[pool.0 as usize], self.pools[pool.0 as usize]);
-            let known = offer.is_available() || health.state != PoolState::Unknown;
+            // of a pool without monitors nothing more will be known
+            let awaited = health.state == PoolState::Unknown && self.model.pool(*pool).is_monitored();
+            let known = offer.is_available() || !awaited;
             known.then_some(offer.is_available())
         });
         let before = delayed.hold.clone();

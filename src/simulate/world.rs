@@ -516,7 +516,7 @@ impl Life {
     }
 
     fn reload(&mut self) -> Result<(), String> {
-        let before = held(&self.drive);
+        let (before, held_at) = (held(&self.drive), holding(&self.drive));
         let changed = change(&mut self.world.dice, &mut self.declared);
         let model = Arc::new(meddled(&self.declared, self.world.sabotage));
         self.drive.told.clear();
@@ -524,8 +524,14 @@ impl Life {
         self.drive.reload(model, &mut self.world)?;
         self.tally.reloads += 1;
         self.drive.told.clear(); // of endpoints of before
+        // who sees fewer pools, or other canaries, may begin to doubt or end it
+        let other_mind: BTreeSet<_> = holding(&self.drive).symmetric_difference(&held_at).cloned().collect();
+        let model = Arc::clone(self.drive.engine.model());
         for (scope, verdict) in held(&self.drive) {
-            let untouched = !changed.contains(&scope.pool);
+            let pool = model.pool(model.pool_named(&scope.pool).expect("a pool of the model"));
+            let vantages = &pool.viewpoints.vantages;
+            let doubted = vantages.iter().any(|id| other_mind.contains(&model.vantage(*id).name));
+            let untouched = !changed.contains(&scope.pool) && !doubted;
             let stood = before.get(&scope).copied();
             if untouched && stood.is_some_and(|stood| stood != verdict) {
                 return Err(format!("a reload that left {scope} alone made it {verdict} from {stood:?}"));
@@ -736,6 +742,10 @@ impl Life {
                     continue;
                 }
                 let stand = stands[id as usize].1[place];
+                // what needs one that was passed over stands as that does
+                if is_exempt && !pool.depends_on.is_empty() {
+                    continue;
+                }
                 let right = Stand::of(&standing) == stand && (!stand.up || standing.percent == 100);
                 if pool.enabled && (!right || standing.starting || standing.flapping) {
                     return Err(format!("in the calm {scope} is {standing:?}, and should be {stand:?}"));
@@ -819,14 +829,14 @@ fn held(drive: &Drive) -> BTreeMap<Scope, Verdict> {
     all
 }
 
-/// The endpoints on which every vantage reports, here and without doubt: what
+/// The endpoints on which every vantage reports, here and as it sees them: what
 /// others report is theirs to remember, and doubt begins anew.
 fn sure_of(drive: &Drive) -> BTreeSet<Scope> {
     let (model, table) = (drive.engine.model(), drive.engine.table());
     let mut all = BTreeSet::new();
     for (pool, id) in model.pools.iter().zip(0..) {
         let here =
-            |id: &VantageId| model.vantage(*id).reach != Reach::Remote && table.doubts_since(*id).is_none();
+            |id: &VantageId| model.vantage(*id).reach != Reach::Remote && !table.holds(*id, drive.now());
         if pool.viewpoints.vantages.iter().all(here) {
             for (place, endpoint) in pool.endpoints.iter().enumerate() {
                 let views = table.views(PoolId(id), place, drive.now());
@@ -837,6 +847,13 @@ fn sure_of(drive: &Drive) -> BTreeSet<Scope> {
         }
     }
     all
+}
+
+/// The vantages at which what fell may be held.
+fn holding(drive: &Drive) -> BTreeSet<Arc<str>> {
+    let (model, table) = (drive.engine.model(), drive.engine.table());
+    let holds = |(_, id): &(&Arc<Vantage>, u32)| table.holds(VantageId(*id), drive.now());
+    model.vantages.iter().zip(0..).filter(holds).map(|(vantage, _)| Arc::clone(&vantage.name)).collect()
 }
 
 fn of(pool: &Pool, endpoint: &Endpoint) -> Scope {
