@@ -9,6 +9,7 @@ mod hosts;
 mod status;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,16 +23,23 @@ use crate::health::{
     Memory, Move, Order, Outcome, Override, PoolHealth, PoolState, ProbeTask, Reason, Record, Rhythm,
     Schedule, ScheduleCounters, Seen, Slot, Standing, Table, Target, TargetId, Unknown, Verdict, Why,
 };
-use crate::model::{Model, Name, Pool, PoolId, Scope, Serial, VantageId};
+use crate::model::{Model, Monitor, Name, Pool, PoolId, Scope, Serial, VantageId};
 use crate::moment::Moment;
 
 /// After a publication further changes are gathered for so long.
 pub const GATHER: Duration = Duration::from_millis(20);
 
-/// A new configuration is held back at most so long after the last of its new
-/// targets was due, so that a renamed pool or a replaced address blanks nothing.
-/// An endpoint that falls meanwhile ends the wait.
-pub const HOLD: Duration = Duration::from_millis(500);
+/// A new configuration is held back for as long as the slowest probe of its new
+/// targets may take after the last of them was due, so that a renamed pool or a
+/// replaced address blanks nothing. Within these bounds; and an endpoint that
+/// falls meanwhile ends the wait.
+const HOLD: RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_secs(5);
+
+/// For how long a configuration with these new tests is held back.
+pub fn hold<'a>(tests: impl Iterator<Item = &'a Monitor>) -> Duration {
+    let longest = tests.map(|monitor| monitor.timeout * (u32::from(monitor.retries) + 1)).max();
+    longest.unwrap_or_default().clamp(*HOLD.start(), *HOLD.end())
+}
 
 /// Changes of answers are gathered for so long before a serial goes up.
 const SERIAL_GATHER: Duration = Duration::from_secs(1);
@@ -519,7 +527,8 @@ impl Engine {
         self.tell_of_reload(&before, now);
         if self.published.is_some() && !new.is_empty() {
             // a hold that has begun goes on, however many reloads come
-            self.hold_until.get_or_insert(now + HOLD + Rhythm::first_round(new.len()));
+            let tests = new.iter().filter_map(|&id| Some(&*self.table.target(id)?.task.monitor));
+            self.hold_until.get_or_insert(now + hold(tests) + Rhythm::first_round(new.len()));
         }
         self.publish_at = Some(self.hold_until.unwrap_or(now));
     }

@@ -17,7 +17,7 @@ use std::ops::Add;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{GATHER, HOLD};
+use crate::engine::{self, GATHER};
 use crate::health::Rhythm;
 use crate::model::{
     Check, Combination, HealthSource, LoadBalancer, Model, Monitor, Name, Pool, PoolId, Reach,
@@ -644,7 +644,8 @@ fn first(model: &Model, pool: &Pool, voters: &[Voter]) -> Vec<(Step, Span)> {
     let starts: Vec<Span> = voters.iter().map(|voter| starting(&voter.monitor, period)).collect();
     let slowest = starts.into_iter().max_by_key(|span| span.worst).unwrap_or_default();
     // it waits for those that come along, not after its own start period
-    let reload = (round + HOLD).saturating_sub(spread + probe.worst + slowest.worst);
+    let hold = engine::hold(model.monitors.iter().map(|monitor| &**monitor));
+    let reload = (round + hold).saturating_sub(spread + probe.worst + slowest.worst);
     vec![
         (Step::FirstRound, Span { typical: Duration::ZERO, ..Span::up_to(spread) }),
         (Step::Probes, probe),

@@ -15,7 +15,7 @@ const GATHER: Duration = Duration::from_millis(20);
 
 /// A reload is held back at most so long, beside the first round of its new
 /// targets.
-const HOLD: Duration = Duration::from_millis(500);
+const HOLD: Duration = Duration::from_secs(5);
 
 /// So often at most something may happen at one moment.
 const MOST_AT_ONCE: u32 = 10_000;

@@ -101,7 +101,7 @@ fn a_storm_of_reloads_with_an_endpoint_that_hangs_is_published_all_the_same() {
         }
     }
     let published = bench.publications - before;
-    assert!(published >= 10, "{published} publications in 8 s");
+    assert!(published > 0, "the first wait goes on: 5 s at most");
     assert_eq!(bench.abandoned, 19, "nobody waits for the probes of addresses that are gone");
 }
 
@@ -120,10 +120,25 @@ fn what_waits_to_be_published_goes_out_before_a_reload_holds() {
     let new = [("a", "192.0.2.1"), ("b", "192.0.2.2"), ("c", "192.0.2.3"), ("h", "192.0.2.100")];
     bench.handle(configuration(&new, 1), 12_010);
     assert_eq!(bench.publications, before + 1, "the second fall is out");
-    bench.advance(12_400);
+    bench.advance(17_000);
     assert_eq!(bench.publications, before + 1, "the new configuration waits for h");
-    bench.advance(12_600);
+    bench.advance(17_100);
     assert_eq!(bench.publications, before + 2, "but not for long");
+}
+
+#[test]
+fn a_new_address_that_takes_its_time_is_waited_for() {
+    let mut bench = Bench::new(&[("a", "192.0.2.1")]);
+    let before = bench.publications;
+    bench.handle(configuration(&[("a", "192.0.2.2")], 1), 1000);
+    for ms in (1000..3000).step_by(10) {
+        bench.advance(ms);
+    }
+    assert_eq!(bench.publications, before);
+    let probe = bench.wanted.pop().expect("it was wanted").0;
+    bench.handle(probed(probe, true), 3000);
+    bench.advance(3001);
+    assert_eq!(bench.publications, before + 1);
 }
 
 #[test]
