@@ -115,16 +115,19 @@ fn sift(looked: Looked) -> Found {
 
 /// A failure in the words of people who look after resolvers.
 fn why(error: &NetError) -> String {
-    let of_code = |code: ResponseCode| match code {
-        ResponseCode::ServFail => "SERVFAIL".to_owned(),
-        ResponseCode::Refused => "REFUSED".to_owned(),
-        other => other.to_string(),
-    };
     match error {
         NetError::Timeout => NO_ANSWER.to_owned(),
         NetError::NoConnections => "no server can be reached".to_owned(),
         NetError::Dns(DnsError::ResponseCode(code)) => of_code(*code),
         NetError::Dns(DnsError::NoRecordsFound(none)) => of_code(none.response_code),
+        other => other.to_string(),
+    }
+}
+
+fn of_code(code: ResponseCode) -> String {
+    match code {
+        ResponseCode::ServFail => "SERVFAIL".to_owned(),
+        ResponseCode::Refused => "REFUSED".to_owned(),
         other => other.to_string(),
     }
 }
@@ -143,36 +146,53 @@ fn of_servers(servers: &[SocketAddr]) -> ResolverBuilder<TokioRuntimeProvider> {
     Hickory::builder_with_config(config, TokioRuntimeProvider::default())
 }
 
-async fn family(resolver: &TokioResolver, hostname: &str) -> Looked {
+/// What was said of one family.
+#[derive(Clone, Debug, PartialEq)]
+enum Said {
+    Addresses(Vec<IpAddr>, Duration),
+    /// There are none: an SOA, or NXDOMAIN, vouches for it (RFC 2308 §2).
+    None,
+    /// There were none in the answer, as where a chain of aliases goes round, or
+    /// records belong to another name.
+    NoneFound,
+    Failed(String),
+}
+
+async fn family(resolver: &TokioResolver, hostname: &str) -> Said {
     match resolver.lookup_ip(hostname).await {
         Ok(found) => {
             let addresses: Vec<IpAddr> = found.iter().collect();
             let ttl = found.valid_until().saturating_duration_since(Instant::now());
-            Ok(match addresses.is_empty() {
-                true => Lookup::NoSuchName,
-                false => Lookup::Found { addresses, ttl },
-            })
+            if addresses.is_empty() { Said::NoneFound } else { Said::Addresses(addresses, ttl) }
         }
-        Err(NetError::Dns(DnsError::NoRecordsFound(NoRecords {
-            response_code: ResponseCode::NXDomain | ResponseCode::NoError,
-            ..
-        }))) => Ok(Lookup::NoSuchName),
-        Err(error) => Err(why(&error)),
+        Err(NetError::Dns(DnsError::NoRecordsFound(NoRecords { response_code, soa, .. }))) => {
+            match response_code {
+                ResponseCode::NXDomain => Said::None,
+                ResponseCode::NoError if soa.is_some() => Said::None,
+                ResponseCode::NoError => Said::NoneFound,
+                other => Said::Failed(of_code(other)),
+            }
+        }
+        Err(error) => Said::Failed(why(&error)),
     }
 }
 
 /// What two families make: a failure of one is a failure, for its addresses
-/// would be missed.
-fn together(one: Looked, other: Looked) -> Looked {
-    use Lookup::{Failed, Found, NoSuchName};
-    Ok(match (one?, other?) {
-        (Failed, _) | (_, Failed) => Failed,
-        (NoSuchName, other) => other,
-        (one, NoSuchName) => one,
-        (Found { addresses, ttl }, Found { addresses: more, ttl: other }) => {
-            Found { addresses: [addresses, more].concat(), ttl: ttl.min(other) }
+/// would be missed. Many resolvers leave out the SOA where the other family has
+/// addresses, but where neither has any somebody is to vouch for that.
+fn together(one: Said, other: Said) -> Looked {
+    use Said::{Addresses, Failed, None, NoneFound};
+    match (one, other) {
+        (Failed(why), _) | (_, Failed(why)) => Err(why),
+        (Addresses(addresses, ttl), Addresses(more, other)) => {
+            Ok(Lookup::Found { addresses: [addresses, more].concat(), ttl: ttl.min(other) })
         }
-    })
+        (Addresses(addresses, ttl), None | NoneFound) | (None | NoneFound, Addresses(addresses, ttl)) => {
+            Ok(Lookup::Found { addresses, ttl })
+        }
+        (None, None | NoneFound) | (NoneFound, None) => Ok(Lookup::NoSuchName),
+        (NoneFound, NoneFound) => Err("an answer without addresses, and without an SOA".to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -181,25 +201,34 @@ mod tests {
 
     #[test]
     fn a_family_that_fails_is_no_family_without_addresses() {
-        let found = |last: u8, ttl| Lookup::Found {
-            addresses: vec![[192, 0, 2, last].into()],
-            ttl: Duration::from_secs(ttl),
-        };
-        let both = Lookup::Found {
-            addresses: vec![[192, 0, 2, 1].into(), [192, 0, 2, 2].into()],
-            ttl: Duration::from_secs(5),
-        };
+        use Said::{Addresses, None, NoneFound};
+        let of = |last: &[u8]| last.iter().map(|&last| [192, 0, 2, last].into()).collect::<Vec<IpAddr>>();
+        let some = |last: u8, ttl| Addresses(of(&[last]), Duration::from_secs(ttl));
+        let found =
+            |last: &[u8], ttl| Ok(Lookup::Found { addresses: of(last), ttl: Duration::from_secs(ttl) });
+        let failed = || Said::Failed("SERVFAIL".to_owned());
+        let unvouched = || Err("an answer without addresses, and without an SOA".to_owned());
         for (one, other, expected) in [
-            (found(1, 60), Lookup::NoSuchName, found(1, 60)),
-            (Lookup::NoSuchName, found(1, 60), found(1, 60)),
-            (found(1, 60), found(2, 5), both),
-            (Lookup::NoSuchName, Lookup::NoSuchName, Lookup::NoSuchName),
+            (some(1, 60), None, found(&[1], 60)),
+            (some(1, 60), NoneFound, found(&[1], 60)),
+            (some(1, 60), some(2, 5), found(&[1, 2], 5)),
+            (None, None, Ok(Lookup::NoSuchName)),
+            (None, NoneFound, Ok(Lookup::NoSuchName)),
+            (NoneFound, NoneFound, unvouched()),
+            (some(1, 60), failed(), Err("SERVFAIL".to_owned())),
+            (None, failed(), Err("SERVFAIL".to_owned())),
         ] {
-            assert_eq!(together(Ok(one), Ok(other)), Ok(expected));
+            assert_eq!(together(one.clone(), other.clone()), expected, "{one:?} {other:?}");
+            let turned = together(other.clone(), one.clone()).map(sorted);
+            assert_eq!(turned, expected, "{other:?} {one:?}");
         }
-        let failure = || Err("SERVFAIL".to_owned());
-        assert_eq!(together(Ok(found(1, 60)), failure()), failure());
-        assert_eq!(together(failure(), Ok(Lookup::NoSuchName)), failure());
+    }
+
+    fn sorted(mut lookup: Lookup) -> Lookup {
+        if let Lookup::Found { addresses, .. } = &mut lookup {
+            addresses.sort();
+        }
+        lookup
     }
 
     /// A server that says what `reply` makes of a query, after a while.
