@@ -5,9 +5,9 @@
 
 use std::error::Error as _;
 use std::future::poll_fn;
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use h2::RecvStream;
@@ -17,7 +17,7 @@ use hyper::client::conn::http1;
 use hyper::http::response;
 use hyper::{HeaderMap, Request};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, timeout_at};
 
@@ -75,7 +75,7 @@ where
     let (mut sender, connection) = http1::Builder::new()
         .title_case_headers(true)
         .max_buf_size(MAX_HEAD)
-        .handshake(TokioIo::new(stream))
+        .handshake(TokioIo::new(AskFirst::new(stream)))
         .await
         .map_err(|error| failure(&error))?;
     let mut link = Link::new(connection);
@@ -86,6 +86,75 @@ where
         .map_err(|error| failure(&error))?;
     let (head, body) = response.into_parts();
     Ok(Answer { head, body: Body { link, source: Source::Http1(body) } })
+}
+
+/// A stream on which nothing is heard before something is said.
+///
+/// A server that talks at once is answered by a request all the same, and what
+/// it says is read as the answer; else it would be a matter of luck whether its
+/// words come before or after the request.
+struct AskFirst<S> {
+    stream: S,
+    asked: bool,
+    /// Who waits to hear.
+    reader: Option<Waker>,
+}
+
+impl<S> AskFirst<S> {
+    fn new(stream: S) -> AskFirst<S> {
+        AskFirst { stream, asked: false, reader: None }
+    }
+
+    /// Something is said, or can't be.
+    fn ask<T>(&mut self, said: Poll<T>) -> Poll<T> {
+        if said.is_ready() && !self.asked {
+            self.asked = true;
+            self.reader.take().into_iter().for_each(Waker::wake);
+        }
+        said
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for AskFirst<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.asked {
+            self.reader = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for AskFirst<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, octets: &[u8]) -> Poll<io::Result<usize>> {
+        let said = Pin::new(&mut self.stream).poll_write(cx, octets);
+        self.ask(said)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let said = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
+        self.ask(said)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
 }
 
 async fn send_http2<S>(stream: S, request: Request<Bytes>) -> Result<Answer, Failure>

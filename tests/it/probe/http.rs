@@ -678,6 +678,21 @@ async fn the_rest_of_a_body_never_turns_a_pass_into_a_failure() {
 }
 
 #[tokio::test]
+async fn b29_who_talks_before_he_is_asked_is_understood_each_time_alike() {
+    let timeout = "HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    for (said, expected) in [
+        ("SSH-2.0-OpenSSH_9.6\r\n", "- HttpInvalidResponse malformed_response"),
+        (timeout, "408 ResponseCodeMismatch unexpected_status"),
+        (OK, "200 pass"),
+    ] {
+        let server = Server::start(vec![Step::Write(said.into()), Step::Hold]).await;
+        for turn in 0..50 {
+            assert_eq!(told(&Probe::http(&server, get()).run().await), expected, "{turn}: {said}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn b29_what_is_no_answer_is_told_apart() {
     let big = format!("HTTP/1.1 200 OK\r\nX-Big: {}\r\n\r\n", "x".repeat(200_000));
     let write = |text: &str| Step::Write(text.as_bytes().to_vec());
