@@ -614,8 +614,9 @@ impl EngineTask {
 
     fn tell_totals(&mut self) {
         let counters = self.engine.counters();
-        if self.totals.replace(counters) != Some(counters) {
-            telemetry::tell_probes(counters);
+        let before = self.totals.replace(counters);
+        if before != Some(counters) {
+            telemetry::tell_probes(counters, before.unwrap_or_default());
         }
     }
 }

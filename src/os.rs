@@ -36,10 +36,14 @@ pub fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     if !data.is_file() {
         return Err(io::Error::other("it is no regular file"));
     }
-    let mut octets = Vec::with_capacity(data.len().min(limit) as usize + 1);
+    let too_large = || Err(io::Error::other(format!("it has more than {limit} octets")));
+    if data.len() > limit {
+        return too_large(); // before it takes any memory
+    }
+    let mut octets = Vec::with_capacity(data.len() as usize + 1);
     file.take(limit + 1).read_to_end(&mut octets)?;
     match octets.len() as u64 > limit {
-        true => Err(io::Error::other(format!("it has more than {limit} octets"))),
+        true => too_large(), // it grew
         false => Ok(octets),
     }
 }

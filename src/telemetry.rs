@@ -219,9 +219,22 @@ pub fn tell_probe(task: &ProbeTask, outcome: &Outcome) {
 }
 
 /// Writes what the probe schedule has counted.
-pub fn tell_probes(counters: ScheduleCounters) {
+pub fn tell_probes(counters: ScheduleCounters, before: ScheduleCounters) {
     let ScheduleCounters { started, late, skipped } = counters;
     info!(started, late, skipped, "probes since the start");
+    if is_overloaded(counters, before) {
+        warn!(
+            "more than half of the probes since the last count came late or not at all: verdicts are older than \
+             they should be; raise `interval` or `max_probes`, or have fewer vantages and monitors"
+        );
+    }
+}
+
+/// Whether most beats since `before` came late or were let out.
+fn is_overloaded(counters: ScheduleCounters, before: ScheduleCounters) -> bool {
+    let skipped = counters.skipped - before.skipped;
+    let due = counters.started - before.started + skipped;
+    counters.late - before.late + skipped > due / 2
 }
 
 /// Writes what the transports have counted.
@@ -233,6 +246,20 @@ pub fn tell_queries(queries: u64, replies: u64) {
 mod tests {
     use super::*;
     use crate::health::{DownCause, Fitness, OutCause};
+
+    #[test]
+    fn most_probes_late_or_left_out_is_too_much() {
+        let of = |(started, late, skipped)| ScheduleCounters { started, late, skipped };
+        for (before, now, too_much) in [
+            ((0, 0, 0), (0, 0, 0), false),
+            ((0, 0, 0), (100, 50, 0), false),
+            ((0, 0, 0), (100, 51, 0), true),
+            ((100, 90, 90), (200, 90, 90), false),
+            ((100, 0, 0), (150, 10, 70), true),
+        ] {
+            assert_eq!(is_overloaded(of(now), of(before)), too_much, "{before:?} {now:?}");
+        }
+    }
 
     #[test]
     fn a_return_is_good_news_whatever_the_cause() {

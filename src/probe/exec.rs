@@ -2,7 +2,7 @@
 //!
 //! A program runs in a process group of its own. The group is killed before
 //! its leader is waited for, as only until then its number is certain to mean
-//! it: nothing that the program has started outlives the probe, however that
+//! it: nothing that stays in the group outlives the probe, however that
 //! ends.
 
 use std::io;
