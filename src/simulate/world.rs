@@ -525,7 +525,9 @@ impl Life {
         self.tally.reloads += 1;
         self.drive.told.clear(); // of endpoints of before
         // who sees fewer pools, or other canaries, may begin to doubt or end it
-        let other_mind: BTreeSet<_> = holding(&self.drive).symmetric_difference(&held_at).cloned().collect();
+        let now_held = holding(&self.drive);
+        let other_mind: BTreeSet<_> =
+            now_held.symmetric_difference(&held_at).map(|(name, _)| Arc::clone(name)).collect();
         let model = Arc::clone(self.drive.engine.model());
         for (scope, verdict) in held(&self.drive) {
             let pool = model.pool(model.pool_named(&scope.pool).expect("a pool of the model"));
@@ -849,11 +851,13 @@ fn sure_of(drive: &Drive) -> BTreeSet<Scope> {
     all
 }
 
-/// The vantages at which what fell may be held.
-fn holding(drive: &Drive) -> BTreeSet<Arc<str>> {
+/// The vantages at which what fell may be held, and whether they still doubt
+/// themselves.
+fn holding(drive: &Drive) -> BTreeSet<(Arc<str>, bool)> {
     let (model, table) = (drive.engine.model(), drive.engine.table());
-    let holds = |(_, id): &(&Arc<Vantage>, u32)| table.holds(VantageId(*id), drive.now());
-    model.vantages.iter().zip(0..).filter(holds).map(|(vantage, _)| Arc::clone(&vantage.name)).collect()
+    let both = model.vantages.iter().zip((0..).map(VantageId));
+    let holds = both.filter(|(_, id)| table.holds(*id, drive.now()));
+    holds.map(|(vantage, id)| (Arc::clone(&vantage.name), table.doubts_since(id).is_some())).collect()
 }
 
 fn of(pool: &Pool, endpoint: &Endpoint) -> Scope {

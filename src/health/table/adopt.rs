@@ -10,7 +10,7 @@ use super::super::memory::{EndpointKey, EndpointMemory, TargetKey};
 use super::super::overrides::{Action, Override, Slot};
 use super::super::standing::Standing;
 use super::super::target::TestHash;
-use super::super::{Machine, Target, TargetId, Verdict};
+use super::super::{Machine, Record, Target, TargetId, Verdict};
 use super::{PoolRow, Row, Sight, Table, Why, whole};
 use crate::model::{
     Check, Endpoint, LoadBalancer, Model, Pool, PoolId, Reach, Rules, VantageId, WhenUnavailable,
@@ -63,9 +63,22 @@ impl Table {
             }
             pools.push(held);
         }
+        // what goes on under another name, or was carried over, is to outlive a crash, too
+        let goes_on = |(id, target): &(&TargetId, &Target)| {
+            let same = |old: &Target| old.task.monitor.name == target.task.monitor.name;
+            target.machine.verdict() != Verdict::Unknown && !self.targets.get(id).is_some_and(same)
+        };
+        let mut told: Vec<TargetId> = kept.iter().filter(goes_on).map(|(id, _)| *id).collect();
+        told.sort();
         self.targets = kept;
         self.pools = pools;
         self.model = model;
+        if serving {
+            for id in told {
+                let (key, memory) = self.target_record(id);
+                self.records.push(Record::Target(key, memory));
+            }
+        }
         self.unseen = self.targets.values().filter(|target| !target.seen).count();
         if serving {
             self.memory = super::Memory::default(); // it is of the first configuration alone

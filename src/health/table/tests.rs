@@ -101,6 +101,28 @@ fn a_monitor_added_to_a_monitored_endpoint_moves_nothing_before_its_first_outcom
 }
 
 #[test]
+fn what_a_reload_carries_over_is_written_down_before_it_is_probed() {
+    let mut table = Table::default();
+    let ids = table.adopt(model(&[monitor("a", 1)], &[("x", 1)]), Moment::ZERO, false);
+    table.observe(ids[0], &outcome(ProbeResult::Pass), Moment::ZERO);
+    table.take_records();
+    for (monitors, written) in [
+        (vec![monitor("a", 1)], vec![]), // as it was
+        (vec![monitor("a", 9)], vec![("a", Healthy)]),
+        (vec![monitor("b", 9)], vec![("b", Healthy)]),
+        (vec![monitor("b", 9), monitor("c", 3)], vec![("c", Healthy)]),
+    ] {
+        table.adopt(model(&monitors, &[("x", 1), ("new", 2)]), Moment::ZERO, true);
+        let records = table.take_records();
+        let targets = records.iter().filter_map(|record| match record {
+            Record::Target(key, memory) => Some((&*key.monitor, memory.machine.verdict)),
+            _ => None,
+        });
+        assert_eq!(targets.collect::<Vec<_>>(), written, "{monitors:?}");
+    }
+}
+
+#[test]
 fn a_changed_test_keeps_the_verdict_until_its_first_outcome() {
     let mut table = Table::default();
     let ids = table.adopt(model(&[monitor("a", 1)], &[("x", 1)]), Moment::ZERO, false);
