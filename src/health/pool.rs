@@ -45,11 +45,11 @@ pub struct PoolHealth {
 }
 
 impl PoolHealth {
-    /// Whether `pool`, not available at this health, is once all that is unknown
-    /// turns out well.
+    /// Whether `pool`, if it isn't available at this health, may be once all that
+    /// is unknown turns out well: what is healthy already may have no weight.
     pub fn is_awaited(&self, pool: &Pool) -> bool {
-        let needed = pool.needed();
-        self.state != PoolState::Disabled && self.healthy < needed && self.healthy + self.unknown >= needed
+        let may_be = self.state != PoolState::Disabled && self.healthy + self.unknown >= pool.needed();
+        may_be && self.unknown > 0
     }
 }
 
@@ -113,7 +113,8 @@ mod tests {
             ("U?", 1, true),
             ("H?", 2, true),
             ("HU?", 3, false),
-            ("H?", 1, false),
+            ("H?", 1, true),
+            ("HU", 1, false),
             ("UU", 1, false),
             ("U?", 0, true),
             ("dd", 1, false),
