@@ -260,10 +260,17 @@ impl Engine {
         memory.serials = self.last_serials.iter().map(|(zone, serial)| (zone.clone(), *serial)).collect();
         let zones = self.compiler.model().zones.iter().zip(&self.serials);
         memory.serials.extend(zones.map(|(zone, serial)| (zone.apex.clone(), *serial)));
-        memory.balancers = self.compiler.in_use();
+        memory.balancers = self.in_use();
         memory.hosts = self.hosts.memory();
         memory.alive = Some(now);
         memory.moved(self.step)
+    }
+
+    /// Which pools load balancers with delays use. Before anybody is answered
+    /// that is what a former run left, however much is known already: in the
+    /// first round nothing has failed, and nothing comes back.
+    fn in_use(&self) -> InUse {
+        if self.ready { self.compiler.in_use() } else { self.in_use.clone() }
     }
 
     /// Takes in an event.
@@ -398,6 +405,8 @@ impl Engine {
         let complete = self.is_settled();
         if !self.ready && (complete || self.ready_by.is_some_and(|at| at <= now)) {
             self.ready = true;
+            self.in_use.clear();
+            self.remember_in_use();
             self.tell_what_stands(now);
             self.effects.push_back(Effect::Ready { complete });
         }
@@ -492,8 +501,7 @@ impl Engine {
             let target = self.table.target(id).expect("adopted just now");
             self.schedule.plan(id, target.rhythm.first(now, new.len()));
         }
-        let mut in_use = std::mem::take(&mut self.in_use);
-        in_use.extend(self.compiler.in_use());
+        let in_use = self.in_use();
         let compiler = Compiler::new(prepared, &self.table, &in_use, now);
         let before = std::mem::replace(&mut self.compiler, compiler);
         let unix = unix(now);
@@ -664,6 +672,12 @@ impl Engine {
         self.effects.push_back(Effect::Remember(record.moved(self.step)));
     }
 
+    fn remember_in_use(&mut self) {
+        for (name, pools) in self.compiler.take_moved() {
+            self.remember(Record::Balancer(name, pools));
+        }
+    }
+
     fn remember_host(&mut self, hostname: &Arc<str>) {
         let (addresses, until) = self.hosts.write_down(hostname);
         self.remember(Record::Host(Arc::clone(hostname), addresses, until));
@@ -744,8 +758,8 @@ impl Engine {
             let change = balancer_change(&model, &balancer.name, before.state, status, since);
             self.effects.push_back(Effect::Tell(change));
         }
-        for (name, pools) in self.compiler.take_moved() {
-            self.remember(Record::Balancer(name, pools));
+        if self.ready {
+            self.remember_in_use();
         }
         if !changes.zones.is_empty() {
             self.changed_zones.extend(changes.zones);

@@ -592,6 +592,11 @@ impl Pool {
         }
     }
 
+    /// How many healthy endpoints make it available.
+    pub fn needed(&self) -> u32 {
+        if self.is_monitored() { self.health_threshold.max(1) } else { 1 }
+    }
+
     /// Whether health counts at all: without a test that votes every endpoint
     /// is available.
     pub fn is_monitored(&self) -> bool {

@@ -473,7 +473,7 @@ fn verdict(model: &Model, pool: &Pool, voters: &[Voter], kind: Kind) -> Vec<(Ste
     let ways: Vec<Vec<(Step, Span)>> = voters.iter().map(|voter| run(&voter.monitor, kind, rank)).collect();
     let sum = |way: &[(Step, Span)]| way.iter().fold(Span::default(), |sum, (_, span)| sum + *span);
     let sums: Vec<Span> = ways.iter().map(|way| sum(way)).collect();
-    let needed = needed(pool.tests.combination, voters.len(), kind);
+    let needed = |kind| needed(pool.tests.combination, voters.len(), kind);
     let by = |time: fn(&Span) -> Duration| {
         let mut order: Vec<usize> = (0..sums.len()).collect();
         order.sort_by_key(|place| time(&sums[*place]));
@@ -481,18 +481,24 @@ fn verdict(model: &Model, pool: &Pool, voters: &[Voter], kind: Kind) -> Vec<(Ste
     };
     let typical = by(|span| span.typical);
     let least = by(|span| span.least);
-    let vetoes = |order: &[usize]| order.iter().copied().find(|place| voters[*place].must_be_healthy);
-    let quickest = |order: &[usize]| {
-        let enough = order[needed - 1];
-        let rank_of = |place| order.iter().position(|other| *other == place);
-        match vetoes(order).filter(|_| kind != Kind::Back) {
-            Some(veto) if rank_of(veto) < rank_of(enough) => veto,
-            _ => enough,
-        }
+    // when all see the same
+    let together = |order: &[usize]| {
+        let mut vetoes = (0..order.len()).filter(|rank| voters[order[*rank]].must_be_healthy);
+        let enough = needed(kind) - 1;
+        order[match kind {
+            Kind::Back => vetoes.next_back().map_or(enough, |veto| veto.max(enough)),
+            Kind::Refused | Kind::Hanging => vetoes.next().map_or(enough, |veto| veto.min(enough)),
+        }]
     };
-    // one whose failure nobody else saw needs no other to come back
-    let least = if kind == Kind::Back { least[0] } else { quickest(&least) };
-    let typical = quickest(&typical);
+    // one whose failure was seen by no more than had to needs no other to come
+    // back; those too few to take the endpoint out bring nothing back either
+    let others = voters.iter().filter(|voter| !voter.must_be_healthy).count();
+    let decides = |place: &usize| voters[*place].must_be_healthy || others >= needed(Kind::Refused);
+    let least = match kind {
+        Kind::Back => least.iter().copied().find(decides).unwrap_or(least[0]),
+        Kind::Refused | Kind::Hanging => together(&least),
+    };
+    let typical = together(&typical);
     // a failure that the slowest alone sees, or sees last
     let worst = *by(|span| span.worst).last().expect("a pool with voters");
     (0..ways[0].len())

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::Names;
 use super::names::nested_apexes;
-use crate::health::{PoolHealth, PoolState, Standing, Table};
+use crate::health::{PoolHealth, Standing, Table};
 use crate::model::{LoadBalancer, Model, Moves, Name, PoolId, SteeringPolicy, Weight, WhenUnavailable, Zone};
 use crate::moment::Moment;
 use crate::steering::{Candidates, Choice, Hold, PoolOffer, offer};
@@ -211,7 +211,8 @@ impl Compiler {
         let next = offer(self.model.pool(pool), health, table.standings(pool));
         let out = wanted_out(&self.model, pool, table);
         let held = self.users[place].iter().any(|user| self.delayed.contains_key(user));
-        if self.offers[place] == next && (out.is_empty() || !held) {
+        // what waits is to hear that a pool is known to be down, too
+        if self.offers[place] == next && (!held || out.is_empty() && before == health) {
             return changes;
         }
         self.offers[place] = next;
@@ -305,12 +306,11 @@ impl Compiler {
         let (zone, place) = self.places[number];
         let Some(delayed) = self.delayed.get_mut(&number) else { return };
         let pools = &self.model.zones[zone].load_balancers[place].default_pools;
-        let available = pools.iter().map(|pool| {
+        let available = pools.iter().zip(&delayed.kept).map(|(pool, kept)| {
             let (offer, health) = (&self.offers[pool.0 as usize], self.pools[pool.0 as usize]);
-            // of a pool without monitors nothing more will be known
-            let awaited = health.state == PoolState::Unknown && self.model.pool(*pool).is_monitored();
-            let known = offer.is_available() || !awaited;
-            known.then_some(offer.is_available())
+            // one that was available here is known: at the start alone nothing is held against it
+            let awaited = kept.is_none() && health.is_awaited(self.model.pool(*pool));
+            (offer.is_available() || !awaited).then_some(offer.is_available())
         });
         let before = delayed.hold.clone();
         delayed.hold.look(available, now);
@@ -358,6 +358,11 @@ impl Compiler {
     /// A pool's health as compiled.
     pub fn pool(&self, pool: PoolId) -> PoolHealth {
         self.pools[pool.0 as usize]
+    }
+
+    /// Whether a pool has something to answer with, and may.
+    pub fn offers(&self, pool: PoolId) -> bool {
+        self.offers[pool.0 as usize].is_available()
     }
 
     /// The load balancers, counted through all zones.

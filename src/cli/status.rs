@@ -430,6 +430,18 @@ eu/eu-3   192.0.2.10  healthy    no: draining  07:40:11  drain by alice: new ker
     }
 
     #[test]
+    fn what_has_no_share_does_not_serve() {
+        let mut status = sample();
+        let endpoints = &mut status.pools[0].endpoints;
+        endpoints[0].fitness = "weight_0".into();
+        endpoints[0].serves = false;
+        endpoints[0].why = vec!["weight 0 as configured".into()];
+        let text = text(&status, false, Style::default());
+        assert!(text.contains("no: weight 0  07:40:11  weight 0 as configured\n"), "{text}");
+        assert!(text.contains("3 endpoints: 0 serving"), "{text}");
+    }
+
+    #[test]
     fn nothing_is_seen_of_what_nothing_watches() {
         let mut status = sample();
         status.pools[0].monitored = false;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::engine;
-use crate::health::{self, AgentWish, Outcome, PoolState, ProbeResult, ProbeTask, Verdict};
+use crate::health::{self, AgentWish, Fitness, Outcome, PoolState, ProbeResult, ProbeTask, Verdict};
 use crate::model::Weight;
 use crate::moment;
 use crate::moment::Moment;
@@ -105,7 +105,8 @@ pub struct Endpoint {
     pub health: String,
     /// Whether it may be in answers.
     pub serves: bool,
-    /// `up`, or why it doesn't serve.
+    /// `up`, or why it doesn't serve: `weight_0`, `agent_0_percent` and
+    /// `pool_disabled` of one that is up in itself.
     pub fitness: String,
     /// The part of its weight that it gets.
     pub percent: u8,
@@ -315,6 +316,13 @@ impl Endpoint {
     /// `is_off`: its pool is disabled as a whole.
     fn of(held: engine::EndpointView, is_off: bool, now: Moment) -> Endpoint {
         let standing = held.standing;
+        let weight = standing.weight.unwrap_or(held.weight);
+        let fitness = match standing.fitness.is_up() {
+            true if is_off => "pool_disabled",
+            true if weight == Weight(0) => "weight_0",
+            true if standing.percent == 0 => "agent_0_percent",
+            _ => standing.fitness.as_str(),
+        };
         let seen = |(vantage, verdict): (std::sync::Arc<str>, Option<Verdict>)| Seen {
             vantage: vantage.to_string(),
             health: verdict.map(|verdict| verdict.to_string()),
@@ -323,14 +331,11 @@ impl Endpoint {
             name: held.name.to_string(),
             address: held.address,
             hostname: held.hostname.map(|name| name.to_string()),
-            weight: fraction(standing.weight.unwrap_or(held.weight)),
+            weight: fraction(weight),
             configured_weight: standing.weight.map(|_| fraction(held.weight)),
             health: standing.verdict.to_string(),
-            serves: standing.fitness.is_up() && !is_off,
-            fitness: match standing.fitness.is_up() && is_off {
-                true => "pool_disabled".to_owned(),
-                false => standing.fitness.to_string(),
-            },
+            serves: fitness == Fitness::Up.as_str(),
+            fitness: fitness.to_owned(),
             percent: standing.percent,
             stale: standing.stale,
             starting: standing.starting,

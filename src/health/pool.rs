@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{DownCause, Fitness, Standing};
+use super::{Fitness, Standing};
 use crate::model::Pool;
 
 /// A pool's state in the words of Cloudflare's documentation.
@@ -40,6 +40,17 @@ pub struct PoolHealth {
     pub enabled: u32,
     /// Those among them that may be in answers.
     pub healthy: u32,
+    /// Those among them of which nothing is known.
+    pub unknown: u32,
+}
+
+impl PoolHealth {
+    /// Whether `pool`, if it isn't available at this health, may be once all that
+    /// is unknown turns out well: what is healthy already may have no weight.
+    pub fn is_awaited(&self, pool: &Pool) -> bool {
+        let may_be = self.state != PoolState::Disabled && self.healthy + self.unknown >= pool.needed();
+        may_be && self.unknown > 0
+    }
 }
 
 /// The state of `pool` when its endpoints stand so, in order.
@@ -47,7 +58,7 @@ pub fn pool_health(pool: &Pool, is_enabled: bool, standings: &[Standing]) -> Poo
     let count = |of: fn(&Fitness) -> bool| standings.iter().filter(|held| of(&held.fitness)).count() as u32;
     let enabled = count(|fitness| fitness.counts());
     let healthy = count(|fitness| fitness.is_up());
-    let unknown = count(|fitness| *fitness == Fitness::Down(DownCause::Unknown));
+    let unknown = count(|fitness| fitness.is_unknown());
     let unmonitored = !pool.is_monitored();
     let state = if !is_enabled {
         PoolState::Disabled
@@ -60,17 +71,21 @@ pub fn pool_health(pool: &Pool, is_enabled: bool, standings: &[Standing]) -> Poo
     } else {
         PoolState::Degraded
     };
-    PoolHealth { state, enabled, healthy }
+    PoolHealth { state, enabled, healthy, unknown }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::health::OutCause;
+    use crate::health::{DownCause, OutCause};
     use crate::model::{Endpoint, MonitorId, Tests};
 
     /// A pool of one endpoint a letter: `H`ealthy, `U`nhealthy, `?`, `d`isabled.
     fn state(endpoints: &str, health_threshold: u32) -> PoolState {
+        held(endpoints, health_threshold).1.state
+    }
+
+    fn held(endpoints: &str, health_threshold: u32) -> (Pool, PoolHealth) {
         let standings: Vec<Standing> = endpoints
             .chars()
             .map(|c| Standing {
@@ -87,7 +102,26 @@ mod tests {
         let endpoints = (1..=standings.len() as u8).map(number).collect();
         let tests = Tests::all([MonitorId(0)]);
         let pool = Pool { tests, health_threshold, ..Pool::new("p", endpoints) };
-        pool_health(&pool, true, &standings).state
+        let health = pool_health(&pool, true, &standings);
+        (pool, health)
+    }
+
+    #[test]
+    fn a_pool_is_awaited_while_what_is_unknown_could_make_it_available() {
+        for (endpoints, threshold, expected) in [
+            ("??", 1, true),
+            ("U?", 1, true),
+            ("H?", 2, true),
+            ("HU?", 3, false),
+            ("H?", 1, true),
+            ("HU", 1, false),
+            ("UU", 1, false),
+            ("U?", 0, true),
+            ("dd", 1, false),
+        ] {
+            let (pool, health) = held(endpoints, threshold);
+            assert_eq!(health.is_awaited(&pool), expected, "{endpoints} {threshold}");
+        }
     }
 
     #[test]

@@ -68,7 +68,7 @@ impl Default for Fitness {
 /// Why an endpoint counts as not healthy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DownCause {
-    /// No verdict yet, or none any more.
+    /// No verdict yet, or none any more: its own, or one on what it depends on.
     Unknown,
     Unhealthy,
     /// An operator says so.
@@ -101,6 +101,11 @@ impl Fitness {
     /// Whether it may be in answers.
     pub fn is_up(self) -> bool {
         self == Fitness::Up
+    }
+
+    /// Whether it may yet turn out to be up.
+    pub fn is_unknown(self) -> bool {
+        self == Fitness::Down(DownCause::Unknown)
     }
 
     /// Whether it counts for its pool.

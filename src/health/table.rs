@@ -144,6 +144,8 @@ struct PoolRow {
     kept_until: Moment,
     /// How many of its endpoints are up.
     up: usize,
+    /// Of how many of them nothing is known.
+    unknown: usize,
     /// Something depends on one of its endpoints.
     named: bool,
     /// The pools that depend on this one.

@@ -122,11 +122,35 @@ fn several_monitors_by_their_rule() {
         assert_eq!(courses.back.total().typical, alone(back).back.total().typical, "{rule:?}");
         assert_eq!(courses.back.total().worst, alone(40).back.total().worst, "{rule:?}");
     }
-    let mut one_must = model(three(), Combination::Majority);
-    one_must.pools[0].tests.members[0].must_be_healthy = true;
-    let courses = courses_of(&one_must, &balancer());
-    let alone = courses_of(&model(vec![every(10)], Combination::All), &balancer());
-    assert_eq!(courses.refused.total().typical, alone.refused.total().typical);
+}
+
+#[test]
+fn groups_come_back_with_those_that_could_take_the_endpoint_out() {
+    let every = |seconds| Monitor { interval: secs(seconds), ..monitor(None) };
+    // intervals, those that must be healthy in front: what decides of out, and of back least and typical
+    for (must, others, out, least, typical) in [
+        (&[][..], &[10, 20, 40][..], 20, 10, 20),
+        (&[10], &[20, 40], 10, 10, 20),
+        (&[40], &[10, 20], 20, 10, 40),
+        (&[40], &[20], 40, 40, 40),
+        (&[10], &[20], 10, 10, 10),
+        (&[20, 40], &[10], 20, 20, 40),
+        (&[10, 20, 40], &[], 10, 10, 40),
+        (&[], &[20, 10], 20, 10, 10),
+        (&[40], &[], 40, 40, 40),
+    ] {
+        let intervals = must.iter().chain(others);
+        let mut model = model(intervals.map(|seconds| every(*seconds)).collect(), Combination::Majority);
+        for member in &mut model.pools[0].tests.members[..must.len()] {
+            member.must_be_healthy = true;
+        }
+        let courses = courses_of(&model, &balancer());
+        let alone = |seconds| courses_of(&self::model(vec![every(seconds)], Combination::All), &balancer());
+        let of = format!("{must:?} must, {others:?}");
+        assert_eq!(courses.refused.answers().typical, alone(out).refused.answers().typical, "{of}: out");
+        assert_eq!(courses.back.answers().least, alone(least).back.answers().least, "{of}: back, least");
+        assert_eq!(courses.back.answers().typical, alone(typical).back.answers().typical, "{of}: back");
+    }
 }
 
 #[test]

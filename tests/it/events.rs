@@ -284,7 +284,7 @@ fn a_pool_that_is_switched_off_says_by_whom_and_why() {
 fn a_pool_is_out_only_if_somebody_took_all_of_it_out() {
     let bench = Bench::new(2, "web");
     let health = |state, enabled, healthy, endpoints| {
-        let to = PoolHealth { state, enabled, healthy };
+        let to = PoolHealth { state, enabled, healthy, unknown: 0 };
         let (from, said) = (PoolState::Healthy, None);
         let change =
             Change::Pool { pool: "eu".into(), from, to, threshold: 2, endpoints, said, since: at(0) };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use haledns::authority::Traffic;
 use haledns::health::Verdict;
-use haledns::model::{Model, Moves, PoolId, Vantage, VantageId};
+use haledns::model::{Combination, Model, Moves, PoolId, Vantage, VantageId};
 use haledns::timing::{self, Course, Courses};
 
 use crate::support::scenario::Attempt;
@@ -140,6 +140,30 @@ fn several_monitors_stay_within_the_figures() {
     wrong += &compare("quick twice", &one_pool(&[quick, quick]), false);
     wrong += &compare("quick and slow", &one_pool(&[quick, slow]), false);
     assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+/// The same with one monitor that must be healthy and one that is quicker.
+#[test]
+fn groups_stay_within_the_figures_and_near_the_typical_ones() {
+    let settings = ["interval: 5s, timeout: 1s", "interval: 3s, timeout: 1s"];
+    let mut model = Model::clone(&one_pool(&settings));
+    let tests = &mut model.pools[0].tests;
+    tests.combination = Combination::Majority;
+    tests.members[0].must_be_healthy = true;
+    let model = Arc::new(model);
+    assert_eq!(compare("a group", &model, false), "");
+    let seconds = Duration::from_secs;
+    let mut world = World::new(Arc::clone(&model));
+    world.run_until(START + seconds(60)).unwrap();
+    world.change_only(addresses(), Attempt::Refused);
+    world.run_until(world.now() + seconds(60)).unwrap();
+    world.change_only([], Attempt::Up);
+    let healthy =
+        |world: &World, number: usize| world.engine().table().verdicts(PoolId(0))[number] == Verdict::Healthy;
+    let seen = observe(&mut world, ENDPOINTS.into(), seconds(60), healthy);
+    let mean = seen.iter().sum::<Duration>() / u32::from(ENDPOINTS);
+    let typical = courses(&model).back.answers().typical;
+    assert!(mean.abs_diff(typical) < seconds(1), "{mean:?} in the mean, {typical:?} computed");
 }
 
 #[test]

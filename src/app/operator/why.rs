@@ -8,8 +8,11 @@ use crate::authority::BalancerState;
 use crate::config::show_duration;
 use crate::control::view::{self, time};
 use crate::engine::{self, BalancerView, EndpointView, Engine, VantageView};
-use crate::health::{DownCause, Fitness, OutCause, PoolState, Verdict, window_state};
-use crate::model::{Combination, Dependency, Endpoint, Host, LoadBalancer, Model, Pool, PoolId, names_host};
+use crate::health::{DownCause, Fitness, OutCause, PoolState, Standing, Verdict, window_state};
+use crate::model::{
+    Combination, Dependency, Endpoint, Host, LoadBalancer, Model, Pool, PoolId, SteeringPolicy, Weight,
+    names_host,
+};
 use crate::moment::{self, Moment};
 
 /// The reasons for what a status shows, in its order.
@@ -126,7 +129,8 @@ fn unresolved(engine: &Engine, view: &engine::PoolView) -> Vec<Missing> {
     pool.hosts.iter().filter_map(missing).collect()
 }
 
-/// Which of its pools are unavailable, and which are back and wait.
+/// Which of its pools are unavailable, and which it would rather use are back
+/// and wait.
 fn why_balancer(
     engine: &Engine,
     balancer: &LoadBalancer,
@@ -137,11 +141,19 @@ fn why_balancer(
     if !balancer.enabled {
         return why;
     }
-    for id in &balancer.default_pools {
+    let name = |id: &PoolId| &engine.model().pool(*id).name;
+    let first = view.serving.first().filter(|_| !view.fallback);
+    let answers = first.and_then(|first| balancer.default_pools.iter().position(|id| name(id) == first));
+    for (place, id) in balancer.default_pools.iter().enumerate() {
         let name = &engine.model().pool(*id).name;
         let in_use = used.is_none_or(|used| used.contains(name));
-        match (is_available(engine, *id), in_use) {
+        let is_wanted = match &balancer.steering_policy {
+            SteeringPolicy::Off => answers.is_none_or(|answers| place < answers),
+            SteeringPolicy::Random(weights) => weights[place] > Weight(0),
+        };
+        match (engine.compiled().offers(*id), in_use) {
             (true, true) => {}
+            (true, false) if !is_wanted => {}
             (true, false) if balancer.moves.manual_failback => {
                 why.push(format!("{name} is back, waits for: hale failback {}", view.name));
             }
@@ -151,15 +163,35 @@ fn why_balancer(
             }
             (false, true) if used.is_some() && view.serving.contains(name) => {
                 let delay = show_duration(balancer.moves.failover_delay);
-                why.push(format!("{}, failover_delay ({delay}) runs", unavailable(engine, *id)));
+                why.push(format!("{}, failover_delay ({delay}) runs", no_offer(engine, *id)));
             }
-            (false, _) => why.push(unavailable(engine, *id)),
+            (false, _) => why.push(no_offer(engine, *id)),
         }
     }
     why
 }
 
-/// Whether steering could choose the pool.
+/// What keeps a pool from answering.
+fn no_offer(engine: &Engine, id: PoolId) -> String {
+    if !is_available(engine, id) {
+        return unavailable(engine, id);
+    }
+    let pool = engine.model().pool(id);
+    let both = pool.endpoints.iter().zip(engine.table().standings(id));
+    let up = both.filter(|(_, standing)| standing.fitness.is_up());
+    let weighs: Vec<&Standing> = up
+        .filter(|(endpoint, standing)| standing.weight_of(endpoint) > Weight(0))
+        .map(|(_, standing)| standing)
+        .collect();
+    let lack = match () {
+        _ if weighs.is_empty() => "all that is up has weight 0",
+        _ if weighs.iter().all(|standing| standing.percent == 0) => "the agents of all that is up want 0 %",
+        _ => "it has fewer addresses than family_threshold",
+    };
+    format!("{} has nothing to answer with: {lack}", pool.name)
+}
+
+/// Whether enough of the pool is up.
 fn is_available(engine: &Engine, id: PoolId) -> bool {
     let pool = engine.model().pool(id);
     let health = engine.compiled().pool(id);
@@ -189,10 +221,13 @@ fn why_endpoint(
         Fitness::Out(OutCause::Maintenance) => {
             why.extend(windows(engine.model(), pool, endpoint, now.elapsed().as_secs()));
         }
-        Fitness::Down(DownCause::Dependency) => why.extend(
+        Fitness::Down(DownCause::Dependency | DownCause::Unknown) => why.extend(
             (endpoint.depends_on.iter().chain(&pool.depends_on))
                 .filter_map(|needed| dependency_down(engine, needed)),
         ),
+        Fitness::Up if view.standing.weight.is_none() && view.weight == Weight(0) => {
+            why.push("weight 0 as configured".to_owned());
+        }
         _ => {}
     }
     let holds = |vantage: &&&VantageView| is_held(pool, view, &vantage.name);

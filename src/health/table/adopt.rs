@@ -55,6 +55,7 @@ impl Table {
                     self.adopt_endpoint(&model, id, place, before, &tests, serving, now, &mut kept, &mut new);
                 held.verdicts.push(row.verdict);
                 held.up += usize::from(standing.fitness.is_up());
+                held.unknown += usize::from(standing.fitness.is_unknown());
                 held.rows.push(row);
                 held.standings.push(standing);
                 if known {

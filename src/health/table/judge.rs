@@ -10,7 +10,7 @@ use super::super::quorum::{self, View};
 use super::super::standing::{DownCause, Fitness, OutCause, Standing};
 use super::super::{AgentWish, Degraded, Verdict, windows};
 use super::{Move, Row, Sight, Table, Why, whole};
-use crate::model::{HealthSource, PoolId, Scope, VantageId, Window};
+use crate::model::{Dependency, HealthSource, PoolId, Scope, VantageId, Window};
 use crate::moment::Moment;
 
 /// What one vantage reports, and when that may change by itself.
@@ -27,6 +27,15 @@ struct Measured {
     verdict: Verdict,
     stale: bool,
     until: Option<Moment>,
+}
+
+/// Whether something that is needed is there.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Presence {
+    Absent,
+    /// It isn't known yet, or no more.
+    Awaited,
+    There,
 }
 
 /// The earlier of two times, if there is any.
@@ -219,7 +228,7 @@ impl Table {
         // what a vantage holds, and holds no more, was never seen to change
         let seen = !matches!(why, Why::Doubt(_));
         self.note_verdict(pool, place, measured.verdict, seen, now);
-        let was_available = self.is_available(pool, now);
+        let was_there = self.presence(pool, now);
         let (mut standing, until) = self.stand(pool, place, &measured, now);
         let rules = &self.model.pool(pool).rules;
         let row_of = &mut self.pools[pool.0 as usize];
@@ -228,7 +237,7 @@ impl Table {
 
         let mut until = sooner(measured.until, until);
         let returns = standing.fitness.is_up() && !before.fitness.is_up();
-        let first = before.fitness == Fitness::Down(DownCause::Unknown) && !row.fresh;
+        let first = before.fitness.is_unknown() && !row.fresh;
         let comes_back = returns && !first && seen && why != Why::Reload;
         if comes_back && rules.slow_start > Duration::ZERO {
             row.slow_since = Some(now);
@@ -242,7 +251,7 @@ impl Table {
                 None => row.slow_since = None,
             }
         }
-        row.fresh &= standing.fitness == Fitness::Down(DownCause::Unknown);
+        row.fresh &= standing.fitness.is_unknown();
 
         row_of.standings[place] = standing;
         row_of.verdicts[place] = standing.verdict;
@@ -255,11 +264,13 @@ impl Table {
             self.moves.push(Move { pool, endpoint: place, from: before, to: standing, since, why });
         }
         self.set_timer(pool, place, until, now);
-        if before.fitness.is_up() != standing.fitness.is_up() {
+        let (from, to) = (before.fitness, standing.fitness);
+        if (from.is_up(), from.is_unknown()) != (to.is_up(), to.is_unknown()) {
             let held = &mut self.pools[pool.0 as usize];
-            held.up = if standing.fitness.is_up() { held.up + 1 } else { held.up - 1 };
+            held.up = held.up + usize::from(to.is_up()) - usize::from(from.is_up());
+            held.unknown = held.unknown + usize::from(to.is_unknown()) - usize::from(from.is_unknown());
             let named = held.named;
-            if named || was_available != self.is_available(pool, now) {
+            if named || was_there != self.presence(pool, now) {
                 self.rejudge_dependents(pool, now);
             }
         }
@@ -462,14 +473,15 @@ impl Table {
             Some(Action::Unhealthy) => return Fitness::Down(DownCause::Forced),
             _ => {}
         }
-        if !self.dependencies_hold(pool, place, now) {
+        let needs = self.needs(pool, place, now);
+        if needs == Presence::Absent {
             return Fitness::Down(DownCause::Dependency);
         }
         if let Some(end) = row.traffic.ejected(now).filter(|_| declared.rules.ejection.is_some()) {
             *until = sooner(*until, Some(end));
             return Fitness::Down(DownCause::Ejected);
         }
-        match verdict {
+        let own = match verdict {
             _ if !declared.is_monitored() => Fitness::Up,
             Verdict::Unknown => Fitness::Down(DownCause::Unknown),
             Verdict::Unhealthy => Fitness::Down(DownCause::Unhealthy),
@@ -478,7 +490,10 @@ impl Table {
                 Fitness::Down(DownCause::FlapHold)
             }
             Verdict::Healthy => Fitness::Up,
-        }
+        };
+        // it isn't known to be of use yet, nor to be of none
+        let unknown = own.is_up() && needs == Presence::Awaited;
+        if unknown { Fitness::Down(DownCause::Unknown) } else { own }
     }
 
     fn in_maintenance(&self, windows: &[Window], now: Moment, until: &mut Option<Moment>) -> bool {
@@ -496,20 +511,37 @@ impl Table {
         is_open
     }
 
-    fn dependencies_hold(&self, pool: PoolId, place: usize, now: Moment) -> bool {
+    /// Whether all that an endpoint depends on is there.
+    fn needs(&self, pool: PoolId, place: usize, now: Moment) -> Presence {
         let declared = self.model.pool(pool);
-        declared.endpoints[place].depends_on.iter().chain(&declared.depends_on).all(|needed| {
-            let Some(name) = &needed.endpoint else { return self.is_available(needed.pool, now) };
-            let held = &self.pools[needed.pool.0 as usize];
-            held.called(name).any(|place| held.standings[place].fitness.is_up())
-        })
+        let needed = declared.endpoints[place].depends_on.iter().chain(&declared.depends_on);
+        let presence = |needed: &Dependency| match &needed.endpoint {
+            Some(name) => self.presence_of(needed.pool, name, now),
+            None => self.presence(needed.pool, now),
+        };
+        needed.map(presence).min().unwrap_or(Presence::There)
+    }
+
+    /// Whether one of the endpoints called so is up.
+    fn presence_of(&self, pool: PoolId, name: &str, now: Moment) -> Presence {
+        let held = &self.pools[pool.0 as usize];
+        let any = |is: fn(Fitness) -> bool| held.called(name).any(|place| is(held.standings[place].fitness));
+        match () {
+            _ if any(Fitness::is_up) => Presence::There,
+            // nothing more will be known of those of a disabled pool
+            _ if any(Fitness::is_unknown) && self.is_enabled(pool, now) => Presence::Awaited,
+            _ => Presence::Absent,
+        }
     }
 
     /// Whether steering could choose the pool.
-    fn is_available(&self, pool: PoolId, now: Moment) -> bool {
-        let declared = self.model.pool(pool);
-        let needed = if declared.is_monitored() { declared.health_threshold.max(1) } else { 1 };
-        self.pools[pool.0 as usize].up >= needed as usize && self.is_enabled(pool, now)
+    fn presence(&self, pool: PoolId, now: Moment) -> Presence {
+        let (held, needed) = (&self.pools[pool.0 as usize], self.model.pool(pool).needed() as usize);
+        match () {
+            _ if held.up + held.unknown < needed || !self.is_enabled(pool, now) => Presence::Absent,
+            _ if held.up < needed => Presence::Awaited,
+            _ => Presence::There,
+        }
     }
 
     /// Whether one more may be ejected: some must stay, and the threshold hold.

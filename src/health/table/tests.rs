@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::*;
 use crate::health::Reason;
-use crate::model::{Check, Endpoint, Monitor, MonitorId, Pool, TcpCheck, Tests, Thresholds, Weight};
+use crate::model::{
+    Check, Dependency, Endpoint, Monitor, MonitorId, Pool, TcpCheck, Tests, Thresholds, Weight,
+};
 
 fn monitor(name: &str, port: u16) -> Arc<Monitor> {
     let check = Check::Tcp(TcpCheck { port: Some(port), ..TcpCheck::default() });
@@ -183,4 +185,51 @@ fn a_weight_and_a_verdict_stand_side_by_side_and_end_by_themselves() {
     assert_eq!(after.standings(PoolId(0))[0].weight, nothing);
     after.advance(at(20));
     assert_eq!(after.standings(PoolId(0))[0].weight, None, "until it ends");
+}
+
+/// Pools of one endpoint each that depend on the one after them.
+fn chain(names: &[&str]) -> Arc<Model> {
+    let pool = |(name, place): (&&str, u8)| {
+        let next = usize::from(place) + 1 < names.len();
+        let depends_on = next.then_some(Dependency { pool: PoolId(u32::from(place) + 1), endpoint: None });
+        let tests = Tests::all([MonitorId(0)]);
+        let depends_on = depends_on.into_iter().collect();
+        Pool { tests, depends_on, ..Pool::new(name, vec![Endpoint::new("x", [192, 0, 2, place].into())]) }
+    };
+    let pools = names.iter().zip(0..).map(pool).collect();
+    Arc::new(Model { monitors: vec![monitor("a", 1)], pools, ..Model::default() })
+}
+
+#[test]
+fn what_depends_on_something_unknown_is_unknown_itself() {
+    use ProbeResult::{Fail, Pass};
+    let words = |table: &Table| -> Vec<&str> {
+        (0..3).map(|id| table.standings(PoolId(id))[0].fitness.as_str()).collect()
+    };
+    for (outcomes, expected) in [
+        (&[(0, Pass), (1, Pass)][..], ["unknown", "unknown", "unknown"]),
+        (&[(0, Pass), (1, Pass), (2, Pass)], ["up", "up", "up"]),
+        (&[(0, Pass), (1, Pass), (2, Fail)], ["dependency_down", "dependency_down", "unhealthy"]),
+        (&[(0, Fail)], ["unhealthy", "unknown", "unknown"]),
+        (&[(0, Pass), (1, Fail)], ["dependency_down", "unhealthy", "unknown"]),
+        (&[(2, Pass)], ["unknown", "unknown", "up"]),
+    ] {
+        let mut table = Table::default();
+        let ids = table.adopt(chain(&["site", "api", "db"]), Moment::ZERO, false);
+        for (place, result) in outcomes {
+            table.observe(ids[*place], &outcome(*result), Moment::ZERO);
+        }
+        assert_eq!(words(&table), expected, "{outcomes:?}");
+    }
+}
+
+#[test]
+fn nothing_is_awaited_of_an_endpoint_in_a_disabled_pool() {
+    let mut model = Model::clone(&chain(&["site", "db"]));
+    model.pools[0].depends_on[0].endpoint = Some("x".into());
+    model.pools[1].enabled = false;
+    let mut table = Table::default();
+    let ids = table.adopt(Arc::new(model), Moment::ZERO, false);
+    table.observe(ids[0], &outcome(ProbeResult::Pass), Moment::ZERO);
+    assert_eq!(table.standings(PoolId(0))[0].fitness.as_str(), "dependency_down");
 }

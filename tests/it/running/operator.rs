@@ -371,6 +371,67 @@ fn status_says_why_what_is_healthy_does_not_serve() {
     assert!(!line("www.example.test.").contains("waits"), "{}", line("www.example.test."));
 }
 
+/// Three pools, of which a load balancer uses one after the other.
+const IN_TURN: &str = "\
+monitors:
+  good: { type: static, verdict: healthy }
+pools:
+  eu: { monitor: good, endpoints: [{ name: a, address: 192.0.2.1 }, { name: b, address: 192.0.2.2, weight: 0 }] }
+  us: { monitor: good, endpoints: [{ name: a, address: 192.0.2.3 }] }
+  ap: { monitor: good, endpoints: [{ name: a, address: 192.0.2.4 }] }
+zone: example.test
+records: { '': { type: NS, value: ns1.example.net. } }
+load_balancers:
+  www: { default_pools: [eu, us, ap], when_unavailable: nodata }
+  man: { default_pools: [eu, us, ap], when_unavailable: nodata, failback: manual }
+";
+
+#[test]
+fn what_has_weight_0_does_not_serve_and_is_not_back() {
+    let served = Served::start(IN_TURN);
+    let line = |begin: &str| {
+        let text = served.run(&["status"]);
+        let found = text.lines().find(|line| line.starts_with(begin));
+        found.unwrap_or_else(|| panic!("no {begin} in {text}")).to_owned()
+    };
+    until("all is well", || line("man.example.test.").contains("healthy"));
+    assert!(line("eu/b").contains("no: weight 0") && line("eu/b").contains("weight 0 as configured"));
+    assert!(line("4 endpoints").ends_with("3 serving"), "{}", line("4 endpoints"));
+    served.run(&["override", "eu/a", "weight", "0", "--reason", "canary"]);
+    assert!(line("eu/a").contains("no: weight 0") && line("eu/a").contains("canary"), "{}", line("eu/a"));
+    assert!(line("4 endpoints").ends_with("2 serving"), "{}", line("4 endpoints"));
+    let endpoint = &served.json(&["status", "eu/a"])["pools"][0]["endpoints"][0];
+    assert_eq!((&endpoint["serves"], &endpoint["fitness"]), (&json!(false), &json!("weight_0")));
+    let lack = "eu has nothing to answer with: all that is up has weight 0";
+    for balancer in ["www.example.test.", "man.example.test."] {
+        let line = line(balancer);
+        assert!(line.contains("degraded") && line.contains(lack) && !line.contains("is back"), "{line}");
+    }
+    assert!(served.run(&["failback", "man.example.test"]).contains("nothing to go back to"));
+    served.run(&["override", "eu/a", "off"]);
+    let balancer = || line("man.example.test.");
+    assert!(balancer().contains("eu is back, waits for: hale failback man.example.test."), "{}", balancer());
+    assert!(served.run(&["failback", "man.example.test"]).contains("goes back"));
+    assert!(!balancer().contains("waits"), "{}", balancer());
+}
+
+#[test]
+fn only_a_pool_that_would_be_used_is_said_to_be_back() {
+    let served = Served::start(IN_TURN);
+    let balancer = || {
+        let text = served.run(&["status"]);
+        text.lines().find(|line| line.starts_with("man.example.test.")).expect("its line").to_owned()
+    };
+    until("all is well", || balancer().contains("healthy"));
+    served.run(&["disable", "us"]);
+    served.run(&["enable", "us"]);
+    assert!(balancer().contains("  eu") && !balancer().contains("back"), "{}", balancer());
+    served.run(&["disable", "us"]);
+    served.run(&["disable", "eu"]);
+    served.run(&["enable", "us"]);
+    assert!(balancer().contains("us is back, waits for"), "it comes before ap: {}", balancer());
+}
+
 #[test]
 fn reports_say_what_they_lack() {
     let served = Served::start(REASONS);
