@@ -563,12 +563,14 @@ impl Engine {
         for (pool, id) in model.pools.iter().zip(0..) {
             let health = self.compiler.pool(PoolId(id));
             pool_since.push(match old_pools.get(&*pool.name) {
-                Some((old, since)) if old.state == health.state => *since,
+                Some((old, since)) if (old.state, old.taken_out) == (health.state, health.taken_out) => {
+                    *since
+                }
                 Some((old, since)) => {
                     let said = self.said_of(pool, now);
                     let change = pool_change(pool, old.state, health, said, *since);
                     self.effects.push_back(Effect::Tell(change));
-                    now
+                    if old.state == health.state { *since } else { now }
                 }
                 None => now,
             });
@@ -724,7 +726,10 @@ impl Engine {
     fn recompiled(&mut self, changes: Recompiled, pool: Option<PoolId>, now: Moment) {
         let model = Arc::clone(self.compiler.model());
         if let (Some(before), Some(id)) = (changes.pool, pool) {
-            let since = std::mem::replace(&mut self.pool_since[id.0 as usize], now);
+            let since = self.pool_since[id.0 as usize];
+            if before.state != self.compiler.pool(id).state {
+                self.pool_since[id.0 as usize] = now;
+            }
             let (pool, said) = (model.pool(id), self.said_of(model.pool(id), now));
             let change = pool_change(pool, before.state, self.compiler.pool(id), said, since);
             self.effects.push_back(Effect::Tell(change));

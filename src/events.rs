@@ -387,7 +387,7 @@ impl Recorder {
                 event.object = pool.to_string();
                 (event.from, event.to) = (from.to_string(), to.state.to_string());
                 event.changed = *from != to.state;
-                event.new_health = pool_health(to, *endpoints);
+                event.new_health = pool_health(to);
                 event.lasted_ms = lasted(since);
                 event.reason = pool_reason(to, *threshold, *endpoints, said.as_ref());
                 let changed = event.changed;
@@ -562,7 +562,7 @@ fn endpoint_health(from: &Standing, to: &Standing, cause: &Cause) -> NewHealth {
             | OutCause::AgentDrain
             | OutCause::AgentMaint,
         )
-        | Fitness::Down(DownCause::Forced) => NewHealth::Out,
+        | Fitness::Down(DownCause::Forced | DownCause::DependencyOut) => NewHealth::Out,
         Fitness::Up | Fitness::Down(_) if to.stale => NewHealth::Unhealthy,
         Fitness::Up => NewHealth::Healthy,
         Fitness::Down(DownCause::Unknown) if from.fitness.is_up() && *cause != Cause::Reload => {
@@ -575,14 +575,16 @@ fn endpoint_health(from: &Standing, to: &Standing, cause: &Cause) -> NewHealth {
     }
 }
 
-/// A pool whose endpoints were all taken out by somebody is no bad news. One
-/// that has none is: nobody wanted that.
-fn pool_health(health: &PoolHealth, endpoints: u32) -> NewHealth {
+/// A pool that lacks only endpoints that somebody took out is no bad news. One
+/// that has none is: nobody wanted that. One that nothing tests is as well as
+/// its endpoints, while any of them serves.
+fn pool_health(health: &PoolHealth) -> NewHealth {
     match health.state {
         PoolState::Healthy | PoolState::Degraded => NewHealth::Healthy,
-        PoolState::Critical if health.enabled == 0 && endpoints > 0 => NewHealth::Out,
+        PoolState::Critical if health.taken_out => NewHealth::Out,
         PoolState::Critical => NewHealth::Unhealthy,
         PoolState::Disabled => NewHealth::Out,
+        PoolState::Unknown if health.healthy > 0 => NewHealth::Healthy,
         PoolState::Unknown => NewHealth::Unknown,
     }
 }

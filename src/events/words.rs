@@ -44,7 +44,11 @@ fn endpoint_headline(scope: &Scope, from: &Standing, to: &Standing, cause: &Caus
     if from.word() != to.word() {
         return match cause {
             Cause::Probe { reason: Reason::NoFailures, .. } => is(words_for(to)),
-            Cause::Dependency if to.fitness == Fitness::Down(DownCause::Dependency) => is(words_for(to)),
+            Cause::Dependency
+                if matches!(to.fitness, Fitness::Down(DownCause::Dependency | DownCause::DependencyOut)) =>
+            {
+                is(words_for(to))
+            }
             cause => is(&format!("{}: {}", words_for(to), cause.reason())),
         };
     }
@@ -79,6 +83,7 @@ fn words_for(standing: &Standing) -> &'static str {
         Fitness::Down(DownCause::Ejected) => "ejected",
         Fitness::Down(DownCause::FlapHold) => "held back after flapping",
         Fitness::Down(DownCause::Dependency) => "down because what it depends on is",
+        Fitness::Down(DownCause::DependencyOut) => "down because what it depends on was taken out",
         Fitness::Out(OutCause::Disabled) => "disabled",
         Fitness::Out(OutCause::Draining) => "draining",
         Fitness::Out(OutCause::Drained) => "drained",
@@ -96,10 +101,11 @@ pub fn pool_reason(health: &PoolHealth, threshold: u32, endpoints: u32, said: Op
         PoolState::Critical if endpoints == 0 => "no endpoint: its host names have no address".to_owned(),
         PoolState::Unknown => "no monitor, or no verdict yet".to_owned(),
         _ => {
-            format!(
+            let counts = format!(
                 "{} of {} enabled endpoints healthy, threshold {threshold}",
                 health.healthy, health.enabled
-            )
+            );
+            if health.taken_out { counts + ": what doesn't serve was taken out" } else { counts }
         }
     }
 }

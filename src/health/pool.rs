@@ -40,6 +40,8 @@ pub struct PoolHealth {
     pub enabled: u32,
     /// Those among them that may be in answers.
     pub healthy: u32,
+    /// It is critical, and only because somebody wants that.
+    pub taken_out: bool,
 }
 
 /// The state of `pool` when its endpoints stand so, in order.
@@ -60,7 +62,14 @@ pub fn pool_health(pool: &Pool, is_enabled: bool, standings: &[Standing]) -> Poo
     } else {
         PoolState::Degraded
     };
-    PoolHealth { state, enabled, healthy }
+    let taken_out = state == PoolState::Critical && are_taken_out(standings.iter());
+    PoolHealth { state, enabled, healthy, taken_out }
+}
+
+/// Whether some of these don't serve, and each of those was taken out.
+pub(super) fn are_taken_out<'a>(standings: impl Iterator<Item = &'a Standing>) -> bool {
+    let mut idle = standings.map(|standing| standing.fitness).filter(|fitness| !fitness.is_up()).peekable();
+    idle.peek().is_some() && idle.all(Fitness::is_taken_out)
 }
 
 #[cfg(test)]
@@ -69,8 +78,9 @@ mod tests {
     use crate::health::OutCause;
     use crate::model::{Endpoint, MonitorId, Tests};
 
-    /// A pool of one endpoint a letter: `H`ealthy, `U`nhealthy, `?`, `d`isabled.
-    fn state(endpoints: &str, health_threshold: u32) -> PoolState {
+    /// A pool of one endpoint a letter: `H`ealthy, `U`nhealthy, `?`, `d`isabled,
+    /// `f`orced, or needing what `w`as taken out or `n`ot.
+    fn health(endpoints: &str, health_threshold: u32) -> PoolHealth {
         let standings: Vec<Standing> = endpoints
             .chars()
             .map(|c| Standing {
@@ -78,6 +88,9 @@ mod tests {
                     'H' => Fitness::Up,
                     'U' => Fitness::Down(DownCause::Unhealthy),
                     'd' => Fitness::Out(OutCause::Disabled),
+                    'f' => Fitness::Down(DownCause::Forced),
+                    'w' => Fitness::Down(DownCause::DependencyOut),
+                    'n' => Fitness::Down(DownCause::Dependency),
                     _ => Fitness::Down(DownCause::Unknown),
                 },
                 ..Standing::default()
@@ -87,7 +100,7 @@ mod tests {
         let endpoints = (1..=standings.len() as u8).map(number).collect();
         let tests = Tests::all([MonitorId(0)]);
         let pool = Pool { tests, health_threshold, ..Pool::new("p", endpoints) };
-        pool_health(&pool, true, &standings).state
+        pool_health(&pool, true, &standings)
     }
 
     #[test]
@@ -103,7 +116,24 @@ mod tests {
             ("no verdict yet", "???", 1, PoolState::Unknown),
             ("one verdict", "?H?", 1, PoolState::Degraded),
         ] {
-            assert_eq!(state(endpoints, threshold), expected, "{id}");
+            assert_eq!(health(endpoints, threshold).state, expected, "{id}");
+        }
+    }
+
+    #[test]
+    fn a_pool_is_taken_out_if_nothing_else_keeps_an_endpoint_from_serving() {
+        for (endpoints, threshold, expected) in [
+            ("ff", 1, true),
+            ("fdw", 1, true),
+            ("Hd", 2, true),
+            ("fU", 1, false),
+            ("f?", 1, false),
+            ("wn", 1, false),
+            ("H", 2, false),
+            ("", 1, false),
+            ("Hf", 1, false),
+        ] {
+            assert_eq!(health(endpoints, threshold).taken_out, expected, "{endpoints} {threshold}");
         }
     }
 }

@@ -45,7 +45,12 @@ impl Bench {
              load_balancers: {{ www: {{ default_pools: [eu], fallback_pool: sorry }} }}\n",
             list.join(", ")
         );
-        let loaded = config::load_texts(vec![(PathBuf::from("a.yaml"), text.into_bytes())]);
+        Bench::taking_on(&text)
+    }
+
+    /// An engine that has just taken this on.
+    fn taking_on(text: &str) -> Bench {
+        let loaded = config::load_texts(vec![(PathBuf::from("a.yaml"), text.as_bytes().to_vec())]);
         let model = loaded.unwrap_or_else(|report| panic!("{report}")).model;
         let (engine, recorder) = (Engine::new(100_000), Recorder::default());
         let mut bench = Bench { engine, recorder, wanted: Vec::new(), events: Vec::new() };
@@ -281,10 +286,10 @@ fn a_pool_that_is_switched_off_says_by_whom_and_why() {
 }
 
 #[test]
-fn a_pool_is_out_only_if_somebody_took_all_of_it_out() {
+fn a_pool_is_out_only_if_somebody_took_out_what_it_lacks() {
     let bench = Bench::new(2, "web");
-    let health = |state, enabled, healthy, endpoints| {
-        let to = PoolHealth { state, enabled, healthy };
+    let health = |state, enabled, healthy, endpoints, taken_out| {
+        let to = PoolHealth { state, enabled, healthy, taken_out };
         let (from, said) = (PoolState::Healthy, None);
         let change =
             Change::Pool { pool: "eu".into(), from, to, threshold: 2, endpoints, said, since: at(0) };
@@ -292,11 +297,68 @@ fn a_pool_is_out_only_if_somebody_took_all_of_it_out() {
         (event.new_health, event.reason)
     };
     let reason = "no endpoint: its host names have no address".to_owned();
-    assert_eq!(health(PoolState::Critical, 0, 0, 0), (NewHealth::Unhealthy, reason));
-    assert_eq!(health(PoolState::Critical, 0, 0, 3).0, NewHealth::Out);
-    assert_eq!(health(PoolState::Critical, 1, 1, 1).0, NewHealth::Unhealthy, "its threshold can't be met");
-    assert_eq!(health(PoolState::Critical, 2, 1, 3).0, NewHealth::Unhealthy);
-    assert_eq!(health(PoolState::Disabled, 0, 0, 0).0, NewHealth::Out);
+    assert_eq!(health(PoolState::Critical, 0, 0, 0, false), (NewHealth::Unhealthy, reason));
+    assert_eq!(health(PoolState::Critical, 0, 0, 3, true).0, NewHealth::Out);
+    let unmet = health(PoolState::Critical, 1, 1, 1, false).0;
+    assert_eq!(unmet, NewHealth::Unhealthy, "its threshold can't be met");
+    assert_eq!(health(PoolState::Critical, 2, 1, 3, true).0, NewHealth::Out);
+    assert_eq!(health(PoolState::Critical, 2, 1, 3, false).0, NewHealth::Unhealthy);
+    assert_eq!(
+        health(PoolState::Unknown, 1, 1, 1, false).0,
+        NewHealth::Healthy,
+        "nothing tests it, and it serves"
+    );
+    assert_eq!(health(PoolState::Unknown, 1, 0, 1, false).0, NewHealth::Unknown);
+    assert_eq!(health(PoolState::Disabled, 0, 0, 0, false).0, NewHealth::Out);
+}
+
+/// What events say of the health of objects, oldest first.
+fn news(events: &[Event]) -> Vec<(&str, NewHealth)> {
+    events.iter().map(|event| (event.object.as_str(), event.new_health)).collect()
+}
+
+#[test]
+fn what_an_operator_forces_is_no_incident_and_neither_is_what_depends_on_it() {
+    let text = "monitors: { web: { type: tcp, port: 80, interval: 10s, consecutive_down: 1, consecutive_up: 1 } }\n\
+        pools:\n  \
+        db: { monitor: web, endpoints: [ { name: main, address: 192.0.2.1 } ] }\n  \
+        sorry: { endpoints: [ { name: s, address: 192.0.2.9 } ] }\n  \
+        us: { monitor: web, depends_on: db, endpoints: [ { name: a, address: 192.0.2.2 } ] }\n\
+        zone: example.com\n\
+        records: { '': { type: NS, value: ns.example.net. } }\n\
+        load_balancers: { www: { default_pools: [us], fallback_pool: sorry } }\n";
+    let mut bench = Bench::taking_on(text);
+    bench.probe(2000, |_| true);
+    bench.events.clear();
+    let say = |bench: &mut Bench, of: &str, order: Order, ms| {
+        let (pool, endpoint) = of.split_once('/').unwrap();
+        let scope = Scope { pool: pool.into(), endpoint: Some(endpoint.into()) };
+        bench.engine.order(&scope, order, at(ms)).unwrap();
+        bench.carry_out(at(ms));
+        bench.events.retain(|event| event.kind != Kind::LoadBalancer); // clients are moved, whoever wanted it
+        std::mem::take(&mut bench.events)
+    };
+    let forced =
+        || Order::Set { action: Action::Unhealthy, reason: "".into(), by: "ann".into(), until: None };
+    let out = NewHealth::Out;
+    let told = say(&mut bench, "sorry/s", forced(), 3000);
+    assert_eq!(news(&told), [("sorry/s", out), ("sorry", out)]);
+    let told = say(&mut bench, "sorry/s", Order::Clear(Slot::Health), 4000);
+    let healthy = NewHealth::Healthy;
+    assert_eq!(news(&told), [("sorry/s", healthy), ("sorry", healthy)], "nothing tests it, and it serves");
+    let told = say(&mut bench, "db/main", forced(), 5000);
+    assert_eq!(news(&told), [("db/main", out), ("us/a", out), ("db", out), ("us", out)]);
+
+    // from now on it fails by itself, and nobody holds it down any more: that is an incident
+    bench.probe(2000 + NEXT, |endpoint| endpoint != "main");
+    bench.events.clear();
+    let told = say(&mut bench, "db/main", Order::Clear(Slot::Health), 2000 + NEXT);
+    let unhealthy = NewHealth::Unhealthy;
+    let all = ["db/main", "us/a", "db", "us"].map(|object| (object, unhealthy));
+    assert_eq!(news(&told), all);
+    assert!(told.iter().all(|event| event.kind != Kind::Pool || event.from == event.to), "{told:?}");
+    let told = say(&mut bench, "db/main", forced(), 3000 + NEXT);
+    assert_eq!(news(&told), [("db/main", out), ("us/a", out), ("db", out), ("us", out)]);
 }
 
 #[test]

@@ -189,7 +189,7 @@ fn why_endpoint(
         Fitness::Out(OutCause::Maintenance) => {
             why.extend(windows(engine.model(), pool, endpoint, now.elapsed().as_secs()));
         }
-        Fitness::Down(DownCause::Dependency) => why.extend(
+        Fitness::Down(DownCause::Dependency | DownCause::DependencyOut) => why.extend(
             (endpoint.depends_on.iter().chain(&pool.depends_on))
                 .filter_map(|needed| dependency_down(engine, needed)),
         ),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::super::combine::{Vote, combine};
 use super::super::doubt::{Horizon, Tally};
 use super::super::overrides::{Action, Override, Slot};
+use super::super::pool::are_taken_out;
 use super::super::quorum::{self, View};
 use super::super::standing::{DownCause, Fitness, OutCause, Standing};
 use super::super::{AgentWish, Degraded, Verdict, windows};
@@ -262,6 +263,8 @@ impl Table {
             if named || was_available != self.is_available(pool, now) {
                 self.rejudge_dependents(pool, now);
             }
+        } else if before.fitness.is_taken_out() != standing.fitness.is_taken_out() {
+            self.rejudge_dependents(pool, now);
         }
     }
 
@@ -463,7 +466,10 @@ impl Table {
             _ => {}
         }
         if !self.dependencies_hold(pool, place, now) {
-            return Fitness::Down(DownCause::Dependency);
+            return Fitness::Down(match self.dependencies_are_taken_out(pool, place, now) {
+                true => DownCause::DependencyOut,
+                false => DownCause::Dependency,
+            });
         }
         if let Some(end) = row.traffic.ejected(now).filter(|_| declared.rules.ejection.is_some()) {
             *until = sooner(*until, Some(end));
@@ -502,6 +508,25 @@ impl Table {
             let Some(name) = &needed.endpoint else { return self.is_available(needed.pool, now) };
             let held = &self.pools[needed.pool.0 as usize];
             held.called(name).any(|place| held.standings[place].fitness.is_up())
+        })
+    }
+
+    /// Whether somebody took out whatever is missing of what it depends on.
+    fn dependencies_are_taken_out(&self, pool: PoolId, place: usize, now: Moment) -> bool {
+        let declared = self.model.pool(pool);
+        declared.endpoints[place].depends_on.iter().chain(&declared.depends_on).all(|needed| {
+            let held = &self.pools[needed.pool.0 as usize];
+            match &needed.endpoint {
+                None => {
+                    self.is_available(needed.pool, now)
+                        || !self.is_enabled(needed.pool, now)
+                        || are_taken_out(held.standings.iter())
+                }
+                Some(name) => {
+                    let standings = || held.called(name).map(|place| &held.standings[place]);
+                    standings().any(|standing| standing.fitness.is_up()) || are_taken_out(standings())
+                }
+            }
         })
     }
 
