@@ -8,7 +8,7 @@
 mod hosts;
 mod status;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +20,8 @@ use crate::authority::{
 };
 use crate::health::{
     Memory, Move, Order, Outcome, Override, PoolHealth, PoolState, ProbeTask, Reason, Record, Rhythm,
-    Schedule, ScheduleCounters, Seen, Slot, Standing, Table, Target, TargetId, Unknown, Verdict, Why,
+    Schedule, ScheduleCounters, Seen, Slot, Standing, Subject, Table, Target, TargetId, Unknown, Verdict,
+    Why,
 };
 use crate::model::{Model, Name, Pool, PoolId, Scope, Serial, VantageId};
 use crate::moment::Moment;
@@ -199,6 +200,8 @@ pub struct Engine {
     serials_at: Option<Moment>,
     pool_since: Vec<Moment>,
     balancer_since: Vec<Moment>,
+    /// How things stood in a former run, until it is seen how they stand in this one.
+    states_before: BTreeMap<Subject, (Arc<str>, Moment)>,
 }
 
 impl Engine {
@@ -228,6 +231,7 @@ impl Engine {
             serials_at: None,
             pool_since: Vec::new(),
             balancer_since: Vec::new(),
+            states_before: BTreeMap::new(),
         }
     }
 
@@ -242,6 +246,7 @@ impl Engine {
         memory.age(oldest, now);
         self.last_serials = std::mem::take(&mut memory.serials).into_iter().collect();
         self.in_use = std::mem::take(&mut memory.balancers);
+        self.states_before = std::mem::take(&mut memory.states);
         self.hosts.recall(std::mem::take(&mut memory.hosts));
         self.table.recall(memory);
     }
@@ -253,6 +258,7 @@ impl Engine {
         let zones = self.compiler.model().zones.iter().zip(&self.serials);
         memory.serials.extend(zones.map(|(zone, serial)| (zone.apex.clone(), *serial)));
         memory.balancers = self.compiler.in_use();
+        memory.states = self.states();
         memory.hosts = self.hosts.memory();
         memory.alive = Some(now);
         memory.moved(self.step)
@@ -516,6 +522,7 @@ impl Engine {
             }
         }
         self.tell_moves(now);
+        self.date_endpoints(now);
         self.tell_of_reload(&before, now);
         if self.published.is_some() && !new.is_empty() {
             // a hold that has begun goes on, however many reloads come
@@ -534,11 +541,12 @@ impl Engine {
     /// Tells of every pool and load balancer that isn't well: what was so from
     /// the beginning never changed, and would not be heard of.
     fn tell_what_stands(&mut self, now: Moment) {
+        self.states_before.clear(); // nobody is like that any more
         let model = self.compiler.model();
         for (pool, id) in model.pools.iter().zip(0..) {
             let (health, since) = (self.compiler.pool(PoolId(id)), self.pool_since[id as usize]);
             let unwell = matches!(health.state, PoolState::Disabled | PoolState::Critical);
-            if unwell && since == self.adopted {
+            if unwell && since <= self.adopted {
                 let said = self.said_of(pool, now);
                 let change = pool_change(pool, health.state, health, said, since);
                 self.effects.push_back(Effect::Tell(change));
@@ -546,7 +554,7 @@ impl Engine {
         }
         for (number, (balancer, status)) in self.compiler.balancers().enumerate() {
             let since = self.balancer_since[number];
-            if status.state != BalancerState::Healthy && since == self.adopted {
+            if status.state != BalancerState::Healthy && since <= self.adopted {
                 let change = balancer_change(model, &balancer.name, status.state, status, since);
                 self.effects.push_back(Effect::Tell(change));
             }
@@ -572,7 +580,9 @@ impl Engine {
                     self.effects.push_back(Effect::Tell(change));
                     if old.state == health.state { *since } else { now }
                 }
-                None => now,
+                None => {
+                    stood_since(&mut self.states_before, &pool_subject(pool), &health.state.to_string(), now)
+                }
             });
         }
         let old_balancers: HashMap<_, _> = (before.balancers().enumerate())
@@ -596,12 +606,28 @@ impl Engine {
                         let change = balancer_change(&model, &balancer.name, status.state, status, now);
                         self.effects.push_back(Effect::Tell(change));
                     }
-                    now
+                    let word = balancer_word(&model, status);
+                    stood_since(
+                        &mut self.states_before,
+                        &Subject::Balancer(balancer.name.clone()),
+                        &word,
+                        now,
+                    )
                 }
             });
         }
         self.pool_since = pool_since;
         self.balancer_since = balancer_since;
+        for id in 0..self.pool_since.len() {
+            if self.pool_since[id] == now {
+                self.remember_pool(PoolId(id as u32), now);
+            }
+        }
+        for number in 0..self.balancer_since.len() {
+            if self.balancer_since[number] == now {
+                self.remember_balancer(number, now);
+            }
+        }
     }
 
     fn probed(&mut self, id: TargetId, outcome: &Outcome, now: Moment) {
@@ -662,6 +688,66 @@ impl Engine {
         self.remember(Record::Host(Arc::clone(hostname), addresses, until));
     }
 
+    /// Has endpoints that are new stand as they do since when a former run says.
+    fn date_endpoints(&mut self, now: Moment) {
+        for id in (0..self.table.model().pools.len() as u32).map(PoolId) {
+            for place in 0..self.table.standings(id).len() {
+                if self.table.since(id, place) != now {
+                    continue;
+                }
+                let (of, word, _) = self.endpoint_state(id, place);
+                let since = stood_since(&mut self.states_before, &of, &word, now);
+                self.table.recall_since(id, place, since);
+                if since == now && *word != *Standing::default().word() {
+                    self.remember_endpoint(id, place, now);
+                }
+            }
+        }
+    }
+
+    /// How everything stands, in a word, and since when.
+    fn states(&self) -> BTreeMap<Subject, (Arc<str>, Moment)> {
+        let model = self.compiler.model();
+        let ids = || (0..model.pools.len() as u32).map(PoolId);
+        let endpoints = ids().flat_map(|id| {
+            (0..self.table.standings(id).len()).map(move |place| self.endpoint_state(id, place))
+        });
+        let pools = ids().map(|id| {
+            let word = self.compiler.pool(id).state.to_string().into();
+            (pool_subject(model.pool(id)), word, self.pool_since[id.0 as usize])
+        });
+        let balancers = self.compiler.balancers().zip(&self.balancer_since).map(|((of, status), since)| {
+            (Subject::Balancer(of.name.clone()), balancer_word(model, status).into(), *since)
+        });
+        let mut all = self.states_before.clone();
+        all.extend(endpoints.chain(pools).chain(balancers).map(|(of, word, since)| (of, (word, since))));
+        all
+    }
+
+    fn endpoint_state(&self, id: PoolId, place: usize) -> (Subject, Arc<str>, Moment) {
+        let pool = self.table.model().pool(id);
+        let endpoint = Some(Arc::clone(&pool.endpoints[place].name));
+        let scope = Scope { pool: Arc::clone(&pool.name), endpoint };
+        let word = self.table.standings(id)[place].word().into();
+        (Subject::Scope(scope), word, self.table.since(id, place))
+    }
+
+    fn remember_endpoint(&mut self, id: PoolId, place: usize, now: Moment) {
+        let (of, word, _) = self.endpoint_state(id, place);
+        self.remember(Record::State(of, word, now));
+    }
+
+    fn remember_pool(&mut self, id: PoolId, now: Moment) {
+        let word = self.compiler.pool(id).state.to_string().into();
+        self.remember(Record::State(pool_subject(self.compiler.model().pool(id)), word, now));
+    }
+
+    fn remember_balancer(&mut self, number: usize, now: Moment) {
+        let (balancer, status) = self.compiler.balancer(number);
+        let word = balancer_word(self.compiler.model(), status).into();
+        self.remember(Record::State(Subject::Balancer(balancer.name.clone()), word, now));
+    }
+
     fn tell_moves(&mut self, now: Moment) -> Vec<Move> {
         for vantage in self.table.take_doubted() {
             let suspect = self.table.doubts_since(vantage).is_some();
@@ -673,6 +759,7 @@ impl Engine {
             if moved.from.without_share() != moved.to.without_share() {
                 let change = self.endpoint_change(moved, now);
                 self.effects.push_back(Effect::Tell(change));
+                self.remember_endpoint(moved.pool, moved.endpoint, now);
             }
         }
         moves
@@ -729,6 +816,7 @@ impl Engine {
             let since = self.pool_since[id.0 as usize];
             if before.state != self.compiler.pool(id).state {
                 self.pool_since[id.0 as usize] = now;
+                self.remember_pool(id, now);
             }
             let (pool, said) = (model.pool(id), self.said_of(model.pool(id), now));
             let change = pool_change(pool, before.state, self.compiler.pool(id), said, since);
@@ -736,6 +824,7 @@ impl Engine {
         }
         for (number, before) in changes.balancers {
             let since = std::mem::replace(&mut self.balancer_since[number], now);
+            self.remember_balancer(number, now);
             let (balancer, status) = self.compiler.balancer(number);
             let change = balancer_change(&model, &balancer.name, before.state, status, since);
             self.effects.push_back(Effect::Tell(change));
@@ -814,6 +903,26 @@ fn pool_change(
         said,
         since,
     }
+}
+
+/// Since when something stands so, as far as a former run knows: it doesn't if
+/// it left it in another state.
+fn stood_since(
+    before: &mut BTreeMap<Subject, (Arc<str>, Moment)>,
+    of: &Subject,
+    word: &str,
+    now: Moment,
+) -> Moment {
+    before.remove(of).filter(|(before, _)| **before == *word).map_or(now, |(_, since)| since)
+}
+
+fn pool_subject(pool: &Pool) -> Subject {
+    Subject::Scope(Scope { pool: Arc::clone(&pool.name), endpoint: None })
+}
+
+/// The state of a load balancer and where its traffic goes.
+fn balancer_word(model: &Model, status: &BalancerStatus) -> String {
+    format!("{} {}", status.state, serving(model, status).join(" "))
 }
 
 /// The names of the pools that answer.

@@ -29,7 +29,7 @@ mod windows;
 pub use agent::{AgentLine, AgentState};
 pub use ejection::Seen;
 pub use machine::{Machine, MachineMemory, Transition, Verdict};
-pub use memory::{EndpointKey, EndpointMemory, Memory, Record, TargetKey, TargetMemory};
+pub use memory::{EndpointKey, EndpointMemory, Memory, Record, Subject, TargetKey, TargetMemory};
 pub use outcome::{AgentReport, AgentWish, Degraded, Evidence, Outcome, ProbeResult, Reason};
 pub use overrides::{Action, Override, Overrides, Slot};
 pub use pool::{PoolHealth, PoolState, pool_health};

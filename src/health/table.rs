@@ -497,6 +497,11 @@ impl Table {
         self.pools[pool.0 as usize].rows[place].since
     }
 
+    /// Says since when an endpoint stands as it does, which a former run knows.
+    pub fn recall_since(&mut self, pool: PoolId, place: usize, since: Moment) {
+        self.pools[pool.0 as usize].rows[place].since = since;
+    }
+
     /// What each of the pool's vantages holds of an endpoint; none: it is
     /// silent.
     pub fn views(&self, pool: PoolId, place: usize, now: Moment) -> Vec<(VantageId, Option<Verdict>)> {

@@ -50,13 +50,17 @@ impl Bench {
 
     /// An engine that has just taken this on.
     fn taking_on(text: &str) -> Bench {
-        let loaded = config::load_texts(vec![(PathBuf::from("a.yaml"), text.as_bytes().to_vec())]);
-        let model = loaded.unwrap_or_else(|report| panic!("{report}")).model;
         let (engine, recorder) = (Engine::new(100_000), Recorder::default());
         let mut bench = Bench { engine, recorder, wanted: Vec::new(), events: Vec::new() };
-        bench.engine.handle(Input::Reload(Prepared::new(model)), at(0));
-        bench.carry_out(at(0));
+        bench.take_on(text, 0);
         bench
+    }
+
+    fn take_on(&mut self, text: &str, ms: u64) {
+        let loaded = config::load_texts(vec![(PathBuf::from("a.yaml"), text.as_bytes().to_vec())]);
+        let model = loaded.unwrap_or_else(|report| panic!("{report}")).model;
+        self.engine.handle(Input::Reload(Prepared::new(model)), at(ms));
+        self.carry_out(at(ms));
     }
 
     /// Lets every probe that is wanted end, as `passes` says of its endpoint.
@@ -359,6 +363,48 @@ fn what_an_operator_forces_is_no_incident_and_neither_is_what_depends_on_it() {
     assert!(told.iter().all(|event| event.kind != Kind::Pool || event.from == event.to), "{told:?}");
     let told = say(&mut bench, "db/main", forced(), 3000 + NEXT);
     assert_eq!(news(&told), [("db/main", out), ("us/a", out), ("db", out), ("us", out)]);
+}
+
+/// What an engine at this time would leave to the next one.
+fn next_run(bench: &Bench, ms: u64, text: &str) -> Bench {
+    let mut engine = Engine::new(100);
+    engine.recall(bench.engine.memory(at(ms)), at(0), at(ms));
+    let mut next = Bench { engine, recorder: Recorder::default(), wanted: Vec::new(), events: Vec::new() };
+    next.take_on(text, ms);
+    next
+}
+
+#[test]
+fn how_long_something_had_held_is_known_over_a_restart() {
+    let text = "monitors: { web: { type: tcp, port: 80, interval: 10s, consecutive_down: 1, consecutive_up: 1 } }\n\
+        pools:\n  eu: { monitor: web, endpoints: [ { name: a, address: 192.0.2.1 }, { name: b, address: 192.0.2.2 } ] }\n  \
+        sorry: { endpoints: [ { name: s, address: 192.0.2.9 } ] }\n\
+        zone: example.com\n\
+        records: { '': { type: NS, value: ns.example.net. } }\n\
+        load_balancers: { www: { default_pools: [eu], fallback_pool: sorry, ttl: 30 } }\n";
+    let mut first = Bench::taking_on(text);
+    first.probe(2000, |endpoint| endpoint != "a");
+    let scope = Scope { pool: "eu".into(), endpoint: Some("b".into()) };
+    let order = Order::Set { action: Action::Drain, reason: "".into(), by: "ann".into(), until: None };
+    first.engine.order(&scope, order, at(4000)).unwrap();
+    first.carry_out(at(4000));
+
+    let mut second = next_run(&first, 10_000, text);
+    second.probe(12_000, |endpoint| endpoint != "a");
+    second.events.clear();
+    let mut third = next_run(&second, 13_000, text);
+    third.probe(16_000, |_| true);
+    third.probe(34_000, |_| true);
+    let lasted = |object: &str| {
+        let moved = third.events.iter().filter(|event| event.from != event.to && event.object == object);
+        moved.map(|event| (event.from.as_str(), event.lasted_ms)).collect::<Vec<_>>()
+    };
+    assert_eq!(lasted("eu/a"), [("unhealthy", 14_000)]);
+    assert_eq!(lasted("eu/b"), [("draining", 30_000)]);
+    assert_eq!(lasted("eu"), [("critical", 12_000)]);
+    assert_eq!(lasted("www.example.com."), [("critical", 12_000)]);
+    let since = third.engine.status(at(34_000)).pools[1].endpoints[0].since;
+    assert_eq!(since, at(0), "of what never changed, since the first start");
 }
 
 #[test]

@@ -50,15 +50,15 @@ impl Table {
             held.kept_until = kept_until.get(&pool.name).copied().unwrap_or_default();
             for place in 0..pool.endpoints.len() {
                 let before = former.remove(&key(pool, place));
-                let known = before.is_some();
+                let known = before.as_ref().map(|before| before.row.since);
                 let (row, standing) =
                     self.adopt_endpoint(&model, id, place, before, &tests, serving, now, &mut kept, &mut new);
                 held.verdicts.push(row.verdict);
                 held.up += usize::from(standing.fitness.is_up());
                 held.rows.push(row);
                 held.standings.push(standing);
-                if known {
-                    moved.push((id, place, standing));
+                if let Some(since) = known {
+                    moved.push((id, place, standing, since));
                 }
             }
             pools.push(held);
@@ -94,10 +94,9 @@ impl Table {
             }
         }
         self.moves.truncate(moves);
-        for (pool, endpoint, from) in moved {
+        for (pool, endpoint, from, since) in moved {
             let to = self.pools[pool.0 as usize].standings[endpoint];
             if from.without_share() != to.without_share() {
-                let since = now;
                 self.moves.push(super::Move { pool, endpoint, from, to, since, why: Why::Reload });
             }
         }
