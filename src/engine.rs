@@ -5,6 +5,7 @@
 //! its effects, reports what happened, and comes back at `wake_at`: the server
 //! does so with sockets and a clock, a scenario with neither.
 
+mod cause;
 mod hosts;
 mod status;
 
@@ -12,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use cause::{Cause, TakenBack};
 pub use hosts::{HostMemory, Hosts, Known, Lookup};
 pub use status::{BalancerView, EndpointView, PoolView, Status, TestView, VantageView};
 
@@ -20,10 +22,9 @@ use crate::authority::{
 };
 use crate::health::{
     Memory, Move, Order, Outcome, Override, PoolHealth, PoolState, ProbeTask, Reason, Record, Rhythm,
-    Schedule, ScheduleCounters, Seen, Slot, Standing, Subject, Table, Target, TargetId, Unknown, Verdict,
-    Why,
+    Schedule, ScheduleCounters, Seen, Slot, Standing, Subject, Table, TargetId, Unknown, Verdict,
 };
-use crate::model::{Model, Name, Pool, PoolId, Scope, Serial, VantageId};
+use crate::model::{Model, Name, Pool, PoolId, Scope, Serial};
 use crate::moment::Moment;
 
 /// After a publication further changes are gathered for so long.
@@ -112,6 +113,8 @@ pub enum Change {
         endpoints: u32,
         /// What an operator has said of the pool as a whole.
         said: Option<Override>,
+        /// It was switched off until an operator took that back.
+        taken_back: Option<TakenBack>,
         since: Moment,
     },
     /// The state of a load balancer, or where its traffic goes.
@@ -125,45 +128,6 @@ pub enum Change {
         fallback: bool,
         since: Moment,
     },
-}
-
-/// What made an endpoint stand differently.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Cause {
-    /// A probe, with what it found.
-    Probe { monitor: Arc<str>, vantage: Arc<str>, reason: Reason, detail: &'static str, status: Option<u16> },
-    /// A vantage elsewhere.
-    Report { vantage: Arc<str> },
-    /// Outcomes seen on real traffic.
-    Traffic,
-    /// Something has lasted long enough, or begins or ends now.
-    Time,
-    /// Who, and why.
-    Operator { by: Arc<str>, reason: Arc<str> },
-    /// Something that it depends on.
-    Dependency,
-    /// A vantage's doubt about itself.
-    Doubt { vantage: Arc<str> },
-    /// Another configuration.
-    Reload,
-}
-
-impl Cause {
-    /// Why, as people read it.
-    pub fn reason(&self) -> String {
-        match self {
-            Cause::Probe { reason, .. } => reason.to_string(),
-            Cause::Report { vantage } => format!("reported by {vantage}"),
-            Cause::Traffic => "real traffic fails there".to_owned(),
-            Cause::Time => "its time has come".to_owned(),
-            Cause::Operator { reason, .. } if !reason.is_empty() => reason.to_string(),
-            Cause::Operator { by, .. } if !by.is_empty() => format!("said by {by}"),
-            Cause::Operator { .. } => "taken back by an operator".to_owned(),
-            Cause::Dependency => "what it depends on changed".to_owned(),
-            Cause::Doubt { vantage } => format!("{vantage} doubts itself"),
-            Cause::Reload => "configured so".to_owned(),
-        }
-    }
 }
 
 /// The whole control plane.
@@ -202,6 +166,8 @@ pub struct Engine {
     balancer_since: Vec<Moment>,
     /// How things stood in a former run, until it is seen how they stand in this one.
     states_before: BTreeMap<Subject, (Arc<str>, Moment)>,
+    /// Who takes something back just now.
+    taken_back: Option<TakenBack>,
 }
 
 impl Engine {
@@ -232,6 +198,7 @@ impl Engine {
             pool_since: Vec::new(),
             balancer_since: Vec::new(),
             states_before: BTreeMap::new(),
+            taken_back: None,
         }
     }
 
@@ -309,6 +276,20 @@ impl Engine {
         }
         self.advance(now);
         Ok(())
+    }
+
+    /// Takes back what was said of a pool or an endpoint.
+    pub fn take_back(
+        &mut self,
+        scope: &Scope,
+        slot: Slot,
+        who: TakenBack,
+        now: Moment,
+    ) -> Result<(), Unknown> {
+        self.taken_back = Some(who);
+        let done = self.order(scope, Order::Clear(slot), now);
+        self.taken_back = None;
+        done
     }
 
     /// Sends a load balancer's traffic back to the pools that are available
@@ -765,50 +746,6 @@ impl Engine {
         moves
     }
 
-    fn endpoint_change(&self, moved: &Move, now: Moment) -> Change {
-        let pool = self.table.model().pool(moved.pool);
-        let scope = Scope {
-            pool: Arc::clone(&pool.name),
-            endpoint: Some(Arc::clone(&pool.endpoints[moved.endpoint].name)),
-        };
-        let name = |vantage| Arc::clone(&self.table.model().vantage(vantage).name);
-        let cause = match moved.why {
-            Why::Probe(id) => self.table.target(id).and_then(seen_by).unwrap_or(Cause::Time),
-            Why::Report(vantage) => Cause::Report { vantage: name(vantage) },
-            Why::Traffic => Cause::Traffic,
-            Why::Time => Cause::Time,
-            Why::Operator => {
-                let whole = Scope { endpoint: None, ..scope.clone() };
-                let own = self.table.all_said(pool, &pool.endpoints[moved.endpoint], now);
-                let said = own.chain(self.table.overrides().of(&whole, now));
-                match said.max_by_key(|said| said.since) {
-                    Some(said) => {
-                        Cause::Operator { by: Arc::clone(&said.by), reason: Arc::clone(&said.reason) }
-                    }
-                    None => Cause::Operator { by: "".into(), reason: "".into() },
-                }
-            }
-            Why::TakenBack => Cause::Operator { by: "".into(), reason: "".into() },
-            Why::Dependency => Cause::Dependency,
-            Why::Doubt(vantage) if self.table.doubts_since(vantage).is_some() => {
-                Cause::Doubt { vantage: name(vantage) }
-            }
-            // it applies now: what the vantage had seen is the cause
-            Why::Doubt(vantage) => self.last_seen_from(moved, vantage).unwrap_or(Cause::Time),
-            Why::Reload => Cause::Reload,
-        };
-        Change::Endpoint { scope, from: moved.from, to: moved.to, cause, since: moved.since }
-    }
-
-    /// What the newest probe of an endpoint from one vantage found.
-    fn last_seen_from(&self, moved: &Move, vantage: VantageId) -> Option<Cause> {
-        let name = &self.table.model().vantage(vantage).name;
-        let targets = self.table.targets_of(moved.pool, moved.endpoint).map(|(_, target)| target);
-        let there = targets.filter(|target| target.task.vantage.name == *name);
-        let failing = there.filter(|target| target.machine().verdict() != Verdict::Healthy);
-        failing.max_by_key(|target| target.last().map(|last| last.at)).and_then(seen_by)
-    }
-
     /// Tells what a recompilation changed, and sees to its publication.
     fn recompiled(&mut self, changes: Recompiled, pool: Option<PoolId>, now: Moment) {
         let model = Arc::clone(self.compiler.model());
@@ -839,10 +776,11 @@ impl Engine {
         }
     }
 
-    /// What an operator has said of the traffic of a pool as a whole.
-    fn said_of(&self, pool: &Pool, now: Moment) -> Option<Override> {
+    /// What an operator has said of the traffic of a pool as a whole, and who
+    /// takes something back just now.
+    fn said_of(&self, pool: &Pool, now: Moment) -> (Option<Override>, Option<TakenBack>) {
         let scope = Scope { pool: Arc::clone(&pool.name), endpoint: None };
-        self.table.overrides().get(&scope, Slot::Traffic, now).cloned()
+        (self.table.overrides().get(&scope, Slot::Traffic, now).cloned(), self.taken_back.clone())
     }
 
     /// Whether the configuration itself has it switched off.
@@ -858,18 +796,6 @@ impl Engine {
         let gathered = self.published.map_or(now, |last| now.max(last + GATHER));
         self.publish_at.get_or_insert(self.hold_until.unwrap_or(gathered));
     }
-}
-
-/// The newest probe of a target as a cause.
-fn seen_by(target: &Target) -> Option<Cause> {
-    let last = target.last()?;
-    Some(Cause::Probe {
-        monitor: Arc::clone(&target.task.monitor.name),
-        vantage: Arc::clone(&target.task.vantage.name),
-        reason: last.outcome.reason,
-        detail: last.outcome.detail,
-        status: last.outcome.status,
-    })
 }
 
 /// Unix time in the 32 bits of a serial.
@@ -891,7 +817,7 @@ fn pool_change(
     pool: &Pool,
     from: PoolState,
     to: PoolHealth,
-    said: Option<Override>,
+    (said, taken_back): (Option<Override>, Option<TakenBack>),
     since: Moment,
 ) -> Change {
     Change::Pool {
@@ -901,6 +827,7 @@ fn pool_change(
         threshold: pool.health_threshold,
         endpoints: pool.endpoints.len() as u32,
         said,
+        taken_back: taken_back.filter(|_| from == PoolState::Disabled),
         since,
     }
 }

@@ -382,14 +382,14 @@ impl Recorder {
                 event.to = "blocked".to_owned();
                 event.reason = format!("{reason} ({detail})");
             }
-            Change::Pool { pool, from, to, threshold, endpoints, said, since } => {
+            Change::Pool { pool, from, to, threshold, endpoints, said, taken_back, since } => {
                 event.kind = Kind::Pool;
                 event.object = pool.to_string();
                 (event.from, event.to) = (from.to_string(), to.state.to_string());
                 event.changed = *from != to.state;
                 event.new_health = pool_health(to);
                 event.lasted_ms = lasted(since);
-                event.reason = pool_reason(to, *threshold, *endpoints, said.as_ref());
+                event.reason = pool_reason(to, *threshold, *endpoints, said.as_ref(), taken_back.as_ref());
                 let changed = event.changed;
                 self.put_pool(&mut event, engine, pool, None, Tests::First, changed);
             }
@@ -602,10 +602,14 @@ fn cause_record(cause: &Cause) -> CauseRecord {
         Cause::Report { vantage } => CauseRecord { vantage: text(vantage), ..of("report") },
         Cause::Traffic => of("traffic"),
         Cause::Time => of("time"),
+        Cause::Window { reason } => CauseRecord { detail: text(reason), ..of("time") },
         Cause::Operator { by, reason } => {
             CauseRecord { by: text(by), detail: text(reason), ..of("operator") }
         }
-        Cause::Dependency => of("dependency"),
+        Cause::TakenBack { who, .. } => {
+            CauseRecord { by: text(&who.by), detail: text(&who.reason), ..of("operator") }
+        }
+        Cause::Dependency { needed } => CauseRecord { detail: text(needed), ..of("dependency") },
         Cause::Doubt { vantage } => CauseRecord { vantage: text(vantage), ..of("doubt") },
         Cause::Reload => of("reload"),
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use haledns::authority::Prepared;
 use haledns::config;
-use haledns::engine::{Change, Effect, Engine, Event as Input};
+use haledns::engine::{Change, Effect, Engine, Event as Input, TakenBack};
 use haledns::events::{Event, Kind, MOST_ORIGINS, MOST_TESTS, NewHealth, Recorder};
 use haledns::health::{Action, Order, Outcome, PoolHealth, PoolState, ProbeResult, Reason, Slot, TargetId};
 use haledns::model::Scope;
@@ -295,8 +295,16 @@ fn a_pool_is_out_only_if_somebody_took_out_what_it_lacks() {
     let health = |state, enabled, healthy, endpoints, taken_out| {
         let to = PoolHealth { state, enabled, healthy, taken_out };
         let (from, said) = (PoolState::Healthy, None);
-        let change =
-            Change::Pool { pool: "eu".into(), from, to, threshold: 2, endpoints, said, since: at(0) };
+        let change = Change::Pool {
+            pool: "eu".into(),
+            from,
+            to,
+            threshold: 2,
+            endpoints,
+            said,
+            taken_back: None,
+            since: at(0),
+        };
         let event = Recorder::default().record(&change, &bench.engine, at(5000), 0);
         (event.new_health, event.reason)
     };
@@ -405,6 +413,69 @@ fn how_long_something_had_held_is_known_over_a_restart() {
     assert_eq!(lasted("www.example.com."), [("critical", 12_000)]);
     let since = third.engine.status(at(34_000)).pools[1].endpoints[0].since;
     assert_eq!(since, at(0), "of what never changed, since the first start");
+}
+
+#[test]
+fn who_takes_something_back_is_told_and_why_what_returns_is_unhealthy() {
+    let mut bench = Bench::new(2, "web");
+    bench.probe(2000, |_| true);
+    let scope = |endpoint: Option<&str>| Scope { pool: "eu".into(), endpoint: endpoint.map(Into::into) };
+    let say = |bench: &mut Bench, of: &Scope| {
+        let order = Order::Set { action: Action::Disable, reason: "".into(), by: "ann".into(), until: None };
+        bench.engine.order(of, order, at(2500)).unwrap();
+        bench.carry_out(at(2500));
+    };
+    let take_back = |bench: &mut Bench, of: &Scope, reason: &str| {
+        bench.events.clear();
+        let who = TakenBack { by: "bob".into(), reason: reason.into() };
+        bench.engine.take_back(of, Slot::Traffic, who, at(3000 + NEXT)).unwrap();
+        bench.carry_out(at(3000 + NEXT));
+        let first = bench.events[0].clone();
+        (first.summary, first.reason, first.cause.map(|cause| (cause.r#type, cause.by, cause.detail)))
+    };
+    say(&mut bench, &scope(Some("e1")));
+    say(&mut bench, &scope(Some("e2")));
+    bench.probe(2000 + NEXT, |endpoint| endpoint != "e2");
+    let by = |detail: Option<&str>| {
+        Some(("operator".to_owned(), Some("bob".to_owned()), detail.map(str::to_owned)))
+    };
+    let told = take_back(&mut bench, &scope(Some("e1")), "");
+    let expected = ("endpoint eu/e1 is healthy: taken back by bob", "taken back by bob", by(None));
+    assert_eq!((&*told.0, &*told.1, told.2), expected);
+    let told = take_back(&mut bench, &scope(Some("e2")), "disks are in");
+    let failure = "TCP connection failed";
+    let expected = (&*format!("endpoint eu/e2 is unhealthy: {failure}"), failure, by(Some("disks are in")));
+    assert_eq!((&*told.0, &*told.1, told.2), expected);
+    say(&mut bench, &scope(None));
+    let told = take_back(&mut bench, &scope(None), "disks are in");
+    assert_eq!(told.1, "switched on by bob: disks are in; 1 of 2 enabled endpoints healthy, threshold 1");
+}
+
+#[test]
+fn windows_say_what_they_are_for_and_what_depends_says_on_what() {
+    let text = "monitors: { web: { type: tcp, port: 80, interval: 10s, consecutive_down: 1, consecutive_up: 1 } }\n\
+        maintenance: [ { pool: us, endpoint: b, from: '2024-03-01T00:00:05Z', until: '2024-03-01T00:10:00Z', reason: new disks } ]\n\
+        pools:\n  db: { monitor: web, endpoints: [ { name: main, address: 192.0.2.1 } ] }\n  \
+        us: { monitor: web, endpoints: [ { name: a, address: 192.0.2.2, depends_on: db/main }, \
+        { name: b, address: 192.0.2.3 } ] }\n\
+        zone: example.com\n\
+        records: { '': { type: NS, value: ns.example.net. } }\n\
+        load_balancers: { www: { default_pools: [us], when_unavailable: nodata } }\n";
+    let mut bench = Bench::taking_on(text);
+    bench.probe(2000, |_| true);
+    bench.events.clear();
+    bench.probe(5000, |_| true);
+    let window = bench.of(Kind::Endpoint)[0];
+    assert_eq!((&*window.object, &*window.to, &*window.reason), ("us/b", "maintenance", "new disks"));
+    let cause = window.cause.as_ref().unwrap();
+    assert_eq!((&*cause.r#type, cause.detail.as_deref()), ("time", Some("new disks")));
+    bench.events.clear();
+    bench.probe(2000 + NEXT, |endpoint| endpoint != "main");
+    bench.probe(2000 + 2 * NEXT, |_| true);
+    let told = bench.of(Kind::Endpoint);
+    let told: Vec<_> =
+        told.iter().filter(|event| event.object == "us/a").map(|event| &*event.reason).collect();
+    assert_eq!(told, ["db/main is unhealthy", "db/main is healthy"]);
 }
 
 #[test]

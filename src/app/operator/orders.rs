@@ -7,7 +7,7 @@ use crate::authority::BalancerState;
 use crate::config::{self, nearest, show_duration};
 use crate::control::view::time;
 use crate::control::{Done, Refusal, What};
-use crate::engine::Engine;
+use crate::engine::{Engine, TakenBack};
 use crate::health::{
     Action, DownCause, Fitness, Order, OutCause, Override, PoolState, ProbeTask, Seen, Slot, Standing, Table,
     Target, Verdict,
@@ -161,7 +161,12 @@ pub(super) fn order(
     let taken_back = matches!(orders[0], Order::Clear(_));
     let before = Picture::of(engine);
     for order in orders {
-        engine.order(&scope, order, now).expect("the scope was found just now");
+        let who = || TakenBack { by: Arc::clone(&saying.by), reason: Arc::clone(&saying.reason) };
+        let done = match order {
+            Order::Clear(slot) => engine.take_back(&scope, slot, who(), now),
+            order => engine.order(&scope, order, now),
+        };
+        done.expect("the scope was found just now");
     }
     let said = engine.table().overrides().get(&scope, slot, now).cloned();
     let message = match what {

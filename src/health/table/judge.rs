@@ -531,7 +531,7 @@ impl Table {
     }
 
     /// Whether steering could choose the pool.
-    fn is_available(&self, pool: PoolId, now: Moment) -> bool {
+    pub fn is_available(&self, pool: PoolId, now: Moment) -> bool {
         let declared = self.model.pool(pool);
         let needed = if declared.is_monitored() { declared.health_threshold.max(1) } else { 1 };
         self.pools[pool.0 as usize].up >= needed as usize && self.is_enabled(pool, now)
