@@ -21,7 +21,7 @@ use crate::authority::{
     BalancerState, BalancerStatus, Compiler, InUse, Prepared, Recompiled, Snapshot, Traffic,
 };
 use crate::health::{
-    Memory, Move, Order, Outcome, Override, PoolHealth, PoolState, ProbeTask, Reason, Record, Rhythm,
+    Gone, Memory, Move, Order, Outcome, Override, PoolHealth, PoolState, ProbeTask, Reason, Record, Rhythm,
     Schedule, ScheduleCounters, Seen, Slot, Standing, Subject, Table, TargetId, Unknown, Verdict,
 };
 use crate::model::{Model, Name, Pool, PoolId, Scope, Serial};
@@ -96,6 +96,14 @@ pub enum Change {
         from: Standing,
         to: Standing,
         cause: Cause,
+        /// Since when `from` had held.
+        since: Moment,
+    },
+    /// An endpoint isn't there any more.
+    Gone {
+        scope: Scope,
+        from: Standing,
+        reason: &'static str,
         /// Since when `from` had held.
         since: Moment,
     },
@@ -669,6 +677,21 @@ impl Engine {
         self.remember(Record::Host(Arc::clone(hostname), addresses, until));
     }
 
+    /// Why an endpoint isn't there any more that was an address of this host name.
+    fn why_gone(&self, scope: &Scope, hostname: Option<&str>) -> &'static str {
+        let model = self.declared.model();
+        let pool = model.pool_named(&scope.pool).map(|id| model.pool(id));
+        let declared = |hostname: &&str| {
+            pool.is_some_and(|pool| pool.hosts.iter().any(|host| *host.hostname == **hostname))
+        };
+        match hostname.filter(declared).map(|hostname| self.hosts.get(hostname)) {
+            Some(Some(known)) if known.addresses.is_empty() => "its host name has no address any more",
+            Some(Some(_)) => "its host name has this address no more",
+            Some(None) => "its host name isn't looked up any more",
+            None => "the configuration has it no more",
+        }
+    }
+
     /// Has endpoints that are new stand as they do since when a former run says.
     fn date_endpoints(&mut self, now: Moment) {
         for id in (0..self.table.model().pools.len() as u32).map(PoolId) {
@@ -734,6 +757,10 @@ impl Engine {
             let suspect = self.table.doubts_since(vantage).is_some();
             let vantage = Arc::clone(&self.compiler.model().vantage(vantage).name);
             self.effects.push_back(Effect::Tell(Change::Vantage { vantage, suspect }));
+        }
+        for Gone { scope, hostname, from, since } in self.table.take_gone() {
+            let reason = self.why_gone(&scope, hostname.as_deref());
+            self.effects.push_back(Effect::Tell(Change::Gone { scope, from, reason, since }));
         }
         let moves = self.table.take_moves();
         for moved in &moves {

@@ -369,6 +369,14 @@ impl Recorder {
                 };
                 self.put_endpoint(&mut event, engine, scope, test, wall);
             }
+            Change::Gone { scope, from, reason, since } => {
+                event.kind = Kind::Endpoint;
+                (event.from, event.to) = (from.word().to_owned(), "gone".to_owned());
+                event.new_health = NewHealth::Out;
+                event.lasted_ms = lasted(since);
+                event.reason = (*reason).to_owned();
+                self.put_endpoint(&mut event, engine, scope, None, wall);
+            }
             Change::Verdict { scope, monitor, vantage, from, to, reason, since, .. } => {
                 (event.from, event.to) = (from.to_string(), to.to_string());
                 event.lasted_ms = lasted(since);

@@ -163,6 +163,10 @@ pub fn tell(change: &Change, clock: &Clock) {
                 _ => line!(good, pool, endpoint, from, to, reason, since, "{headline}"),
             }
         }
+        Change::Gone { scope, from, reason, since } => {
+            let ((pool, endpoint), since) = (names(scope), clock.utc(*since));
+            info!(pool, endpoint, from = from.word(), to = "gone", reason, since, "{headline}");
+        }
         Change::CannotProbe { scope, monitor, vantage, reason, detail } => {
             let ((pool, endpoint), reason) = (names(scope), reason.as_str());
             warn!(pool, endpoint, %monitor, %vantage, reason, detail, "{headline}");

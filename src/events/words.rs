@@ -18,6 +18,7 @@ pub fn headline(change: &Change) -> String {
             format!("endpoint {scope} is {to} by {monitor} from {vantage}: {reason}")
         }
         Change::Endpoint { scope, from, to, cause, .. } => endpoint_headline(scope, from, to, cause),
+        Change::Gone { scope, reason, .. } => format!("endpoint {scope} is gone: {reason}"),
         Change::CannotProbe { scope, reason, .. } => {
             format!("endpoint {scope} can't be probed from here: {reason}")
         }

@@ -44,6 +44,18 @@ pub(super) fn scope(model: &Model, text: &str) -> Result<Scope, Refusal> {
         return Ok(scope);
     }
     if let Some(host) = declared.hosts.iter().find(|host| names_host(endpoint, &host.endpoint.name)) {
+        let others: Vec<&str> = (declared.endpoints.iter())
+            .filter(|other| other.is_called(&host.endpoint.name))
+            .map(|other| &*other.name)
+            .collect();
+        if !others.is_empty() {
+            let why = format!(
+                "pool {pool} has no endpoint `{endpoint}`: its host name {} hasn't this address now, but: {}",
+                host.hostname,
+                others.join(", ")
+            );
+            return Err(Refusal::new("unknown_endpoint", why));
+        }
         let why = format!(
             "endpoint `{endpoint}` of pool {pool} has no address now: its host name {} isn't resolved, and \
              `hale status {text}` says why",
