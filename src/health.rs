@@ -36,7 +36,7 @@ pub use pool::{PoolHealth, PoolState, pool_health};
 pub use rhythm::{Beat, Rhythm, scramble};
 pub use schedule::{Schedule, ScheduleCounters};
 pub use standing::{DownCause, Fitness, OutCause, Standing};
-pub use table::{Move, Observed, Order, Table, Unknown, Why};
+pub use table::{Gone, Move, Observed, Order, Table, Unknown, Why};
 pub use target::{Sighting, Target, TargetId};
 pub use task::ProbeTask;
 pub use windows::state as window_state;
