@@ -143,14 +143,23 @@ pub fn wait_until_drained(server: &Server, of: &str) -> Result<String, CommandEr
     loop {
         let status = status_of(&mut client, Some(of))?;
         let pools = &status.pools;
-        let drained = |said: &view::Override| said.action == "drain";
-        let holds = pools.iter().any(|pool| {
-            let own = pool.endpoints.iter().flat_map(|endpoint| &endpoint.overrides);
-            pool.overrides.iter().chain(own).any(drained)
+        let said = pools.iter().flat_map(|pool| {
+            pool.overrides.iter().chain(pool.endpoints.iter().flat_map(|endpoint| &endpoint.overrides))
         });
-        if !holds {
+        let drains: Vec<&view::Override> = said.filter(|said| said.action == "drain").collect();
+        if drains.is_empty() {
             return Err(CommandError::Nothing(format!(
                 "{of} is no longer drained: somebody took it back, or it ended"
+            )));
+        }
+        // times of one form are in order as texts
+        let ends = |drain: &&&view::Override| drain.until.is_some() && drain.until < drain.drained_at;
+        if let (Some(drain), true) = (drains.iter().find(ends), drains.iter().all(|drain| ends(&drain))) {
+            let time = |time: &Option<String>| time.clone().unwrap_or_default();
+            return Err(CommandError::Nothing(format!(
+                "{of} is never drained: that takes until {}, and the drain ends at {}; give --for more time",
+                time(&drain.drained_at),
+                time(&drain.until)
             )));
         }
         let draining = pools.iter().flat_map(|pool| &pool.endpoints).any(|it| it.fitness == "draining");

@@ -5,14 +5,16 @@
 //! its effects, reports what happened, and comes back at `wake_at`: the server
 //! does so with sockets and a clock, a scenario with neither.
 
+mod cause;
 mod hosts;
 mod status;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use cause::{Cause, TakenBack};
 pub use hosts::{HostMemory, Hosts, Known, Lookup};
 pub use status::{BalancerView, EndpointView, PoolView, Status, TestView, VantageView};
 
@@ -20,10 +22,10 @@ use crate::authority::{
     BalancerState, BalancerStatus, Compiler, InUse, Prepared, Recompiled, Snapshot, Traffic,
 };
 use crate::health::{
-    Memory, Move, Order, Outcome, Override, PoolHealth, PoolState, ProbeTask, Reason, Record, Rhythm,
-    Schedule, ScheduleCounters, Seen, Slot, Standing, Table, Target, TargetId, Unknown, Verdict, Why,
+    Gone, Memory, Move, Order, Outcome, Override, PoolHealth, PoolState, ProbeTask, Reason, Record, Rhythm,
+    Schedule, ScheduleCounters, Seen, Slot, Standing, Subject, Table, TargetId, Unknown, Verdict,
 };
-use crate::model::{Model, Monitor, Name, Pool, PoolId, Scope, Serial, VantageId};
+use crate::model::{Model, Monitor, Name, Pool, PoolId, Scope, Serial};
 use crate::moment::Moment;
 
 /// After a publication further changes are gathered for so long.
@@ -105,6 +107,14 @@ pub enum Change {
         /// Since when `from` had held.
         since: Moment,
     },
+    /// An endpoint isn't there any more.
+    Gone {
+        scope: Scope,
+        from: Standing,
+        reason: &'static str,
+        /// Since when `from` had held.
+        since: Moment,
+    },
     /// Probes of an endpoint can't be made, for a cause on this side.
     CannotProbe { scope: Scope, monitor: Arc<str>, vantage: Arc<str>, reason: Reason, detail: &'static str },
     /// A vantage doubts itself, or does so no more.
@@ -119,6 +129,8 @@ pub enum Change {
         endpoints: u32,
         /// What an operator has said of the pool as a whole.
         said: Option<Override>,
+        /// It was switched off until an operator took that back.
+        taken_back: Option<TakenBack>,
         since: Moment,
     },
     /// The state of a load balancer, or where its traffic goes.
@@ -132,45 +144,6 @@ pub enum Change {
         fallback: bool,
         since: Moment,
     },
-}
-
-/// What made an endpoint stand differently.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Cause {
-    /// A probe, with what it found.
-    Probe { monitor: Arc<str>, vantage: Arc<str>, reason: Reason, detail: &'static str, status: Option<u16> },
-    /// A vantage elsewhere.
-    Report { vantage: Arc<str> },
-    /// Outcomes seen on real traffic.
-    Traffic,
-    /// Something has lasted long enough, or begins or ends now.
-    Time,
-    /// Who, and why.
-    Operator { by: Arc<str>, reason: Arc<str> },
-    /// Something that it depends on.
-    Dependency,
-    /// A vantage's doubt about itself.
-    Doubt { vantage: Arc<str> },
-    /// Another configuration.
-    Reload,
-}
-
-impl Cause {
-    /// Why, as people read it.
-    pub fn reason(&self) -> String {
-        match self {
-            Cause::Probe { reason, .. } => reason.to_string(),
-            Cause::Report { vantage } => format!("reported by {vantage}"),
-            Cause::Traffic => "real traffic fails there".to_owned(),
-            Cause::Time => "its time has come".to_owned(),
-            Cause::Operator { reason, .. } if !reason.is_empty() => reason.to_string(),
-            Cause::Operator { by, .. } if !by.is_empty() => format!("said by {by}"),
-            Cause::Operator { .. } => "taken back by an operator".to_owned(),
-            Cause::Dependency => "what it depends on changed".to_owned(),
-            Cause::Doubt { vantage } => format!("{vantage} doubts itself"),
-            Cause::Reload => "configured so".to_owned(),
-        }
-    }
 }
 
 /// The whole control plane.
@@ -207,6 +180,10 @@ pub struct Engine {
     serials_at: Option<Moment>,
     pool_since: Vec<Moment>,
     balancer_since: Vec<Moment>,
+    /// How things stood in a former run, until it is seen how they stand in this one.
+    states_before: BTreeMap<Subject, (Arc<str>, Moment)>,
+    /// Who takes something back just now.
+    taken_back: Option<TakenBack>,
 }
 
 impl Engine {
@@ -236,6 +213,8 @@ impl Engine {
             serials_at: None,
             pool_since: Vec::new(),
             balancer_since: Vec::new(),
+            states_before: BTreeMap::new(),
+            taken_back: None,
         }
     }
 
@@ -250,6 +229,7 @@ impl Engine {
         memory.age(oldest, now);
         self.last_serials = std::mem::take(&mut memory.serials).into_iter().collect();
         self.in_use = std::mem::take(&mut memory.balancers);
+        self.states_before = std::mem::take(&mut memory.states);
         self.hosts.recall(std::mem::take(&mut memory.hosts));
         self.table.recall(memory);
     }
@@ -261,6 +241,7 @@ impl Engine {
         let zones = self.compiler.model().zones.iter().zip(&self.serials);
         memory.serials.extend(zones.map(|(zone, serial)| (zone.apex.clone(), *serial)));
         memory.balancers = self.in_use();
+        memory.states = self.states();
         memory.hosts = self.hosts.memory();
         memory.alive = Some(now);
         memory.moved(self.step)
@@ -318,6 +299,20 @@ impl Engine {
         }
         self.advance(now);
         Ok(())
+    }
+
+    /// Takes back what was said of a pool or an endpoint.
+    pub fn take_back(
+        &mut self,
+        scope: &Scope,
+        slot: Slot,
+        who: TakenBack,
+        now: Moment,
+    ) -> Result<(), Unknown> {
+        self.taken_back = Some(who);
+        let done = self.order(scope, Order::Clear(slot), now);
+        self.taken_back = None;
+        done
     }
 
     /// Sends a load balancer's traffic back to the pools that are available
@@ -532,6 +527,7 @@ impl Engine {
             }
         }
         self.tell_moves(now);
+        self.date_endpoints(now);
         self.tell_of_reload(&before, now);
         if self.published.is_some() && !new.is_empty() {
             // a hold that has begun goes on, however many reloads come
@@ -551,11 +547,12 @@ impl Engine {
     /// Tells of every pool and load balancer that isn't well: what was so from
     /// the beginning never changed, and would not be heard of.
     fn tell_what_stands(&mut self, now: Moment) {
+        self.states_before.clear(); // nobody is like that any more
         let model = self.compiler.model();
         for (pool, id) in model.pools.iter().zip(0..) {
             let (health, since) = (self.compiler.pool(PoolId(id)), self.pool_since[id as usize]);
             let unwell = matches!(health.state, PoolState::Disabled | PoolState::Critical);
-            if unwell && since == self.adopted {
+            if unwell && since <= self.adopted {
                 let said = self.said_of(pool, now);
                 let change = pool_change(pool, health.state, health, said, since);
                 self.effects.push_back(Effect::Tell(change));
@@ -563,7 +560,7 @@ impl Engine {
         }
         for (number, (balancer, status)) in self.compiler.balancers().enumerate() {
             let since = self.balancer_since[number];
-            if status.state != BalancerState::Healthy && since == self.adopted {
+            if status.state != BalancerState::Healthy && since <= self.adopted {
                 let change = balancer_change(model, &balancer.name, status.state, status, since);
                 self.effects.push_back(Effect::Tell(change));
             }
@@ -580,14 +577,18 @@ impl Engine {
         for (pool, id) in model.pools.iter().zip(0..) {
             let health = self.compiler.pool(PoolId(id));
             pool_since.push(match old_pools.get(&*pool.name) {
-                Some((old, since)) if old.state == health.state => *since,
+                Some((old, since)) if (old.state, old.taken_out) == (health.state, health.taken_out) => {
+                    *since
+                }
                 Some((old, since)) => {
                     let said = self.said_of(pool, now);
                     let change = pool_change(pool, old.state, health, said, *since);
                     self.effects.push_back(Effect::Tell(change));
-                    now
+                    if old.state == health.state { *since } else { now }
                 }
-                None => now,
+                None => {
+                    stood_since(&mut self.states_before, &pool_subject(pool), &health.state.to_string(), now)
+                }
             });
         }
         let old_balancers: HashMap<_, _> = (before.balancers().enumerate())
@@ -611,12 +612,28 @@ impl Engine {
                         let change = balancer_change(&model, &balancer.name, status.state, status, now);
                         self.effects.push_back(Effect::Tell(change));
                     }
-                    now
+                    let word = balancer_word(&model, status);
+                    stood_since(
+                        &mut self.states_before,
+                        &Subject::Balancer(balancer.name.clone()),
+                        &word,
+                        now,
+                    )
                 }
             });
         }
         self.pool_since = pool_since;
         self.balancer_since = balancer_since;
+        for id in 0..self.pool_since.len() {
+            if self.pool_since[id] == now {
+                self.remember_pool(PoolId(id as u32), now);
+            }
+        }
+        for number in 0..self.balancer_since.len() {
+            if self.balancer_since[number] == now {
+                self.remember_balancer(number, now);
+            }
+        }
     }
 
     fn probed(&mut self, id: TargetId, outcome: &Outcome, now: Moment) {
@@ -683,77 +700,118 @@ impl Engine {
         self.remember(Record::Host(Arc::clone(hostname), addresses, until));
     }
 
+    /// Why an endpoint isn't there any more that was an address of this host name.
+    fn why_gone(&self, scope: &Scope, hostname: Option<&str>) -> &'static str {
+        let model = self.declared.model();
+        let pool = model.pool_named(&scope.pool).map(|id| model.pool(id));
+        let declared = |hostname: &&str| {
+            pool.is_some_and(|pool| pool.hosts.iter().any(|host| *host.hostname == **hostname))
+        };
+        match hostname.filter(declared).map(|hostname| self.hosts.get(hostname)) {
+            Some(Some(known)) if known.addresses.is_empty() => "its host name has no address any more",
+            Some(Some(_)) => "its host name has this address no more",
+            Some(None) => "its host name isn't looked up any more",
+            None => "the configuration has it no more",
+        }
+    }
+
+    /// Has endpoints that are new stand as they do since when a former run says.
+    fn date_endpoints(&mut self, now: Moment) {
+        for id in (0..self.table.model().pools.len() as u32).map(PoolId) {
+            for place in 0..self.table.standings(id).len() {
+                if self.table.since(id, place) != now {
+                    continue;
+                }
+                let (of, word, _) = self.endpoint_state(id, place);
+                let since = stood_since(&mut self.states_before, &of, &word, now);
+                self.table.recall_since(id, place, since);
+                if since == now && *word != *Standing::default().word() {
+                    self.remember_endpoint(id, place, now);
+                }
+            }
+        }
+    }
+
+    /// How everything stands, in a word, and since when.
+    fn states(&self) -> BTreeMap<Subject, (Arc<str>, Moment)> {
+        let model = self.compiler.model();
+        let ids = || (0..model.pools.len() as u32).map(PoolId);
+        let endpoints = ids().flat_map(|id| {
+            (0..self.table.standings(id).len()).map(move |place| self.endpoint_state(id, place))
+        });
+        let pools = ids().map(|id| {
+            let word = self.compiler.pool(id).state.to_string().into();
+            (pool_subject(model.pool(id)), word, self.pool_since[id.0 as usize])
+        });
+        let balancers = self.compiler.balancers().zip(&self.balancer_since).map(|((of, status), since)| {
+            (Subject::Balancer(of.name.clone()), balancer_word(model, status).into(), *since)
+        });
+        let mut all = self.states_before.clone();
+        all.extend(endpoints.chain(pools).chain(balancers).map(|(of, word, since)| (of, (word, since))));
+        all
+    }
+
+    fn endpoint_state(&self, id: PoolId, place: usize) -> (Subject, Arc<str>, Moment) {
+        let pool = self.table.model().pool(id);
+        let endpoint = Some(Arc::clone(&pool.endpoints[place].name));
+        let scope = Scope { pool: Arc::clone(&pool.name), endpoint };
+        let word = self.table.standings(id)[place].word().into();
+        (Subject::Scope(scope), word, self.table.since(id, place))
+    }
+
+    fn remember_endpoint(&mut self, id: PoolId, place: usize, now: Moment) {
+        let (of, word, _) = self.endpoint_state(id, place);
+        self.remember(Record::State(of, word, now));
+    }
+
+    fn remember_pool(&mut self, id: PoolId, now: Moment) {
+        let word = self.compiler.pool(id).state.to_string().into();
+        self.remember(Record::State(pool_subject(self.compiler.model().pool(id)), word, now));
+    }
+
+    fn remember_balancer(&mut self, number: usize, now: Moment) {
+        let (balancer, status) = self.compiler.balancer(number);
+        let word = balancer_word(self.compiler.model(), status).into();
+        self.remember(Record::State(Subject::Balancer(balancer.name.clone()), word, now));
+    }
+
     fn tell_moves(&mut self, now: Moment) -> Vec<Move> {
         for vantage in self.table.take_doubted() {
             let suspect = self.table.doubts_since(vantage).is_some();
             let vantage = Arc::clone(&self.compiler.model().vantage(vantage).name);
             self.effects.push_back(Effect::Tell(Change::Vantage { vantage, suspect }));
         }
+        for Gone { scope, hostname, from, since } in self.table.take_gone() {
+            let reason = self.why_gone(&scope, hostname.as_deref());
+            self.effects.push_back(Effect::Tell(Change::Gone { scope, from, reason, since }));
+        }
         let moves = self.table.take_moves();
         for moved in &moves {
             if moved.from.without_share() != moved.to.without_share() {
                 let change = self.endpoint_change(moved, now);
                 self.effects.push_back(Effect::Tell(change));
+                self.remember_endpoint(moved.pool, moved.endpoint, now);
             }
         }
         moves
-    }
-
-    fn endpoint_change(&self, moved: &Move, now: Moment) -> Change {
-        let pool = self.table.model().pool(moved.pool);
-        let scope = Scope {
-            pool: Arc::clone(&pool.name),
-            endpoint: Some(Arc::clone(&pool.endpoints[moved.endpoint].name)),
-        };
-        let name = |vantage| Arc::clone(&self.table.model().vantage(vantage).name);
-        let cause = match moved.why {
-            Why::Probe(id) => self.table.target(id).and_then(seen_by).unwrap_or(Cause::Time),
-            Why::Report(vantage) => Cause::Report { vantage: name(vantage) },
-            Why::Traffic => Cause::Traffic,
-            Why::Time => Cause::Time,
-            Why::Operator => {
-                let whole = Scope { endpoint: None, ..scope.clone() };
-                let own = self.table.all_said(pool, &pool.endpoints[moved.endpoint], now);
-                let said = own.chain(self.table.overrides().of(&whole, now));
-                match said.max_by_key(|said| said.since) {
-                    Some(said) => {
-                        Cause::Operator { by: Arc::clone(&said.by), reason: Arc::clone(&said.reason) }
-                    }
-                    None => Cause::Operator { by: "".into(), reason: "".into() },
-                }
-            }
-            Why::TakenBack => Cause::Operator { by: "".into(), reason: "".into() },
-            Why::Dependency => Cause::Dependency,
-            Why::Doubt(vantage) if self.table.doubts_since(vantage).is_some() => {
-                Cause::Doubt { vantage: name(vantage) }
-            }
-            // it applies now: what the vantage had seen is the cause
-            Why::Doubt(vantage) => self.last_seen_from(moved, vantage).unwrap_or(Cause::Time),
-            Why::Reload => Cause::Reload,
-        };
-        Change::Endpoint { scope, from: moved.from, to: moved.to, cause, since: moved.since }
-    }
-
-    /// What the newest probe of an endpoint from one vantage found.
-    fn last_seen_from(&self, moved: &Move, vantage: VantageId) -> Option<Cause> {
-        let name = &self.table.model().vantage(vantage).name;
-        let targets = self.table.targets_of(moved.pool, moved.endpoint).map(|(_, target)| target);
-        let there = targets.filter(|target| target.task.vantage.name == *name);
-        let failing = there.filter(|target| target.machine().verdict() != Verdict::Healthy);
-        failing.max_by_key(|target| target.last().map(|last| last.at)).and_then(seen_by)
     }
 
     /// Tells what a recompilation changed, and sees to its publication.
     fn recompiled(&mut self, changes: Recompiled, pool: Option<PoolId>, now: Moment) {
         let model = Arc::clone(self.compiler.model());
         if let (Some(before), Some(id)) = (changes.pool, pool) {
-            let since = std::mem::replace(&mut self.pool_since[id.0 as usize], now);
+            let since = self.pool_since[id.0 as usize];
+            if before.state != self.compiler.pool(id).state {
+                self.pool_since[id.0 as usize] = now;
+                self.remember_pool(id, now);
+            }
             let (pool, said) = (model.pool(id), self.said_of(model.pool(id), now));
             let change = pool_change(pool, before.state, self.compiler.pool(id), said, since);
             self.effects.push_back(Effect::Tell(change));
         }
         for (number, before) in changes.balancers {
             let since = std::mem::replace(&mut self.balancer_since[number], now);
+            self.remember_balancer(number, now);
             let (balancer, status) = self.compiler.balancer(number);
             let change = balancer_change(&model, &balancer.name, before.state, status, since);
             self.effects.push_back(Effect::Tell(change));
@@ -768,10 +826,11 @@ impl Engine {
         }
     }
 
-    /// What an operator has said of the traffic of a pool as a whole.
-    fn said_of(&self, pool: &Pool, now: Moment) -> Option<Override> {
+    /// What an operator has said of the traffic of a pool as a whole, and who
+    /// takes something back just now.
+    fn said_of(&self, pool: &Pool, now: Moment) -> (Option<Override>, Option<TakenBack>) {
         let scope = Scope { pool: Arc::clone(&pool.name), endpoint: None };
-        self.table.overrides().get(&scope, Slot::Traffic, now).cloned()
+        (self.table.overrides().get(&scope, Slot::Traffic, now).cloned(), self.taken_back.clone())
     }
 
     /// Whether the configuration itself has it switched off.
@@ -787,18 +846,6 @@ impl Engine {
         let gathered = self.published.map_or(now, |last| now.max(last + GATHER));
         self.publish_at.get_or_insert(self.hold_until.unwrap_or(gathered));
     }
-}
-
-/// The newest probe of a target as a cause.
-fn seen_by(target: &Target) -> Option<Cause> {
-    let last = target.last()?;
-    Some(Cause::Probe {
-        monitor: Arc::clone(&target.task.monitor.name),
-        vantage: Arc::clone(&target.task.vantage.name),
-        reason: last.outcome.reason,
-        detail: last.outcome.detail,
-        status: last.outcome.status,
-    })
 }
 
 /// Unix time in the 32 bits of a serial.
@@ -820,7 +867,7 @@ fn pool_change(
     pool: &Pool,
     from: PoolState,
     to: PoolHealth,
-    said: Option<Override>,
+    (said, taken_back): (Option<Override>, Option<TakenBack>),
     since: Moment,
 ) -> Change {
     Change::Pool {
@@ -830,8 +877,29 @@ fn pool_change(
         threshold: pool.health_threshold,
         endpoints: pool.endpoints.len() as u32,
         said,
+        taken_back: taken_back.filter(|_| from == PoolState::Disabled),
         since,
     }
+}
+
+/// Since when something stands so, as far as a former run knows: it doesn't if
+/// it left it in another state.
+fn stood_since(
+    before: &mut BTreeMap<Subject, (Arc<str>, Moment)>,
+    of: &Subject,
+    word: &str,
+    now: Moment,
+) -> Moment {
+    before.remove(of).filter(|(before, _)| **before == *word).map_or(now, |(_, since)| since)
+}
+
+fn pool_subject(pool: &Pool) -> Subject {
+    Subject::Scope(Scope { pool: Arc::clone(&pool.name), endpoint: None })
+}
+
+/// The state of a load balancer and where its traffic goes.
+fn balancer_word(model: &Model, status: &BalancerStatus) -> String {
+    format!("{} {}", status.state, serving(model, status).join(" "))
 }
 
 /// The names of the pools that answer.

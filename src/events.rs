@@ -369,6 +369,14 @@ impl Recorder {
                 };
                 self.put_endpoint(&mut event, engine, scope, test, wall);
             }
+            Change::Gone { scope, from, reason, since } => {
+                event.kind = Kind::Endpoint;
+                (event.from, event.to) = (from.word().to_owned(), "gone".to_owned());
+                event.new_health = NewHealth::Out;
+                event.lasted_ms = lasted(since);
+                event.reason = (*reason).to_owned();
+                self.put_endpoint(&mut event, engine, scope, None, wall);
+            }
             Change::Verdict { scope, monitor, vantage, from, to, reason, since, .. } => {
                 (event.from, event.to) = (from.to_string(), to.to_string());
                 event.lasted_ms = lasted(since);
@@ -382,14 +390,14 @@ impl Recorder {
                 event.to = "blocked".to_owned();
                 event.reason = format!("{reason} ({detail})");
             }
-            Change::Pool { pool, from, to, threshold, endpoints, said, since } => {
+            Change::Pool { pool, from, to, threshold, endpoints, said, taken_back, since } => {
                 event.kind = Kind::Pool;
                 event.object = pool.to_string();
                 (event.from, event.to) = (from.to_string(), to.state.to_string());
                 event.changed = *from != to.state;
-                event.new_health = pool_health(to, *endpoints);
+                event.new_health = pool_health(to);
                 event.lasted_ms = lasted(since);
-                event.reason = pool_reason(to, *threshold, *endpoints, said.as_ref());
+                event.reason = pool_reason(to, *threshold, *endpoints, said.as_ref(), taken_back.as_ref());
                 let changed = event.changed;
                 self.put_pool(&mut event, engine, pool, None, Tests::First, changed);
             }
@@ -562,7 +570,7 @@ fn endpoint_health(from: &Standing, to: &Standing, cause: &Cause) -> NewHealth {
             | OutCause::AgentDrain
             | OutCause::AgentMaint,
         )
-        | Fitness::Down(DownCause::Forced) => NewHealth::Out,
+        | Fitness::Down(DownCause::Forced | DownCause::DependencyOut) => NewHealth::Out,
         Fitness::Up | Fitness::Down(_) if to.stale => NewHealth::Unhealthy,
         Fitness::Up => NewHealth::Healthy,
         Fitness::Down(DownCause::Unknown) if from.fitness.is_up() && *cause != Cause::Reload => {
@@ -575,14 +583,16 @@ fn endpoint_health(from: &Standing, to: &Standing, cause: &Cause) -> NewHealth {
     }
 }
 
-/// A pool whose endpoints were all taken out by somebody is no bad news. One
-/// that has none is: nobody wanted that.
-fn pool_health(health: &PoolHealth, endpoints: u32) -> NewHealth {
+/// A pool that lacks only endpoints that somebody took out is no bad news. One
+/// that has none is: nobody wanted that. One that nothing tests is as well as
+/// its endpoints, while any of them serves.
+fn pool_health(health: &PoolHealth) -> NewHealth {
     match health.state {
         PoolState::Healthy | PoolState::Degraded => NewHealth::Healthy,
-        PoolState::Critical if health.enabled == 0 && endpoints > 0 => NewHealth::Out,
+        PoolState::Critical if health.taken_out => NewHealth::Out,
         PoolState::Critical => NewHealth::Unhealthy,
         PoolState::Disabled => NewHealth::Out,
+        PoolState::Unknown if health.healthy > 0 => NewHealth::Healthy,
         PoolState::Unknown => NewHealth::Unknown,
     }
 }
@@ -600,10 +610,14 @@ fn cause_record(cause: &Cause) -> CauseRecord {
         Cause::Report { vantage } => CauseRecord { vantage: text(vantage), ..of("report") },
         Cause::Traffic => of("traffic"),
         Cause::Time => of("time"),
+        Cause::Window { reason } => CauseRecord { detail: text(reason), ..of("time") },
         Cause::Operator { by, reason } => {
             CauseRecord { by: text(by), detail: text(reason), ..of("operator") }
         }
-        Cause::Dependency => of("dependency"),
+        Cause::TakenBack { who, .. } => {
+            CauseRecord { by: text(&who.by), detail: text(&who.reason), ..of("operator") }
+        }
+        Cause::Dependency { needed } => CauseRecord { detail: text(needed), ..of("dependency") },
         Cause::Doubt { vantage } => CauseRecord { vantage: text(vantage), ..of("doubt") },
         Cause::Reload => of("reload"),
     }

@@ -16,7 +16,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::authority::BalancerState;
 use crate::clock::Clock;
-use crate::engine::{Cause, Change};
+use crate::engine::{Cause, Change, TakenBack};
 use crate::events::{balancer_reason, pool_reason};
 use crate::health::{Outcome, PoolState, ProbeTask, ScheduleCounters, Standing, Verdict};
 use crate::model::{Model, Scope};
@@ -157,20 +157,24 @@ pub fn tell(change: &Change, clock: &Clock) {
                 Cause::Probe { monitor, vantage, detail, status, .. } => {
                     line!(good, pool, endpoint, %monitor, %vantage, from, to, reason, detail, status, since, "{headline}");
                 }
-                Cause::Operator { by, .. } => {
+                Cause::Operator { by, .. } | Cause::TakenBack { who: TakenBack { by, .. }, .. } => {
                     line!(good, pool, endpoint, from, to, reason, %by, since, "{headline}");
                 }
                 _ => line!(good, pool, endpoint, from, to, reason, since, "{headline}"),
             }
+        }
+        Change::Gone { scope, from, reason, since } => {
+            let ((pool, endpoint), since) = (names(scope), clock.utc(*since));
+            info!(pool, endpoint, from = from.word(), to = "gone", reason, since, "{headline}");
         }
         Change::CannotProbe { scope, monitor, vantage, reason, detail } => {
             let ((pool, endpoint), reason) = (names(scope), reason.as_str());
             warn!(pool, endpoint, %monitor, %vantage, reason, detail, "{headline}");
         }
         Change::Vantage { vantage, suspect } => line!(!suspect, %vantage, "{headline}"),
-        Change::Pool { pool, from, to, threshold, endpoints, said, since } => {
+        Change::Pool { pool, from, to, threshold, endpoints, said, taken_back, since } => {
             let since = clock.utc(*since);
-            let reason = pool_reason(to, *threshold, *endpoints, said.as_ref());
+            let reason = pool_reason(to, *threshold, *endpoints, said.as_ref(), taken_back.as_ref());
             let to = to.state;
             // from unknown things only get better, unless it ends in Critical
             let good =

@@ -207,7 +207,8 @@ impl Compiler {
         let mut changes = Recompiled::default();
         let health = table.pool(pool, now);
         let before = std::mem::replace(&mut self.pools[place], health);
-        changes.pool = (before.state != health.state).then_some(before);
+        let news = (before.state, before.taken_out) != (health.state, health.taken_out);
+        changes.pool = news.then_some(before);
         let next = offer(self.model.pool(pool), health, table.standings(pool));
         let out = wanted_out(&self.model, pool, table);
         let held = self.users[place].iter().any(|user| self.delayed.contains_key(user));

@@ -231,6 +231,11 @@ pub fn time(moment: Moment) -> String {
     moment::utc(moment.elapsed().as_secs())
 }
 
+/// The same of what isn't to be told too early.
+pub fn time_up(moment: Moment) -> String {
+    moment::utc(moment.elapsed().as_millis().div_ceil(1000) as u64)
+}
+
 /// Octets as text: what isn't printable ASCII is escaped. Quotes stand as they
 /// are: whoever puts text between some, as JSON does, escapes them then.
 fn printable(octets: &[u8]) -> String {
@@ -378,7 +383,7 @@ impl From<&health::Override> for Override {
             by: said.by.to_string(),
             since: time(said.since),
             until: said.until.map(time),
-            drained_at: (said.action == health::Action::Drain).then(|| time(said.drained_at)),
+            drained_at: (said.action == health::Action::Drain).then(|| time_up(said.drained_at)),
         }
     }
 }
@@ -458,5 +463,13 @@ mod tests {
         assert_eq!((shown.certificate_days, &*shown.at), (Some(8), "1970-01-02T00:00:00Z"));
         let json = serde_json::to_string(&shown).unwrap();
         assert_eq!(serde_json::from_str::<Sighting>(&json).unwrap(), shown);
+    }
+
+    #[test]
+    fn what_is_not_to_be_told_too_early_is_rounded_up() {
+        for (ms, floor, ceiling) in [(1000, 1, 1), (1001, 1, 2), (1999, 1, 2)] {
+            let at = Moment::from_start(Duration::from_millis(ms));
+            assert_eq!((time(at), time_up(at)), (moment::utc(floor), moment::utc(ceiling)), "{ms}");
+        }
     }
 }

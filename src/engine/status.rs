@@ -105,6 +105,7 @@ impl Status {
             threshold: view.health_threshold,
             endpoints: view.endpoints.len() as u32,
             said: view.overrides.iter().find(|said| said.action.slot() == Slot::Traffic).cloned(),
+            taken_back: None,
             since: view.since,
         });
         let endpoints = self.pools.iter().flat_map(|pool| {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::engine::{Cause, Change};
+use crate::engine::{Cause, Change, TakenBack};
 use crate::health::{
     Action, DownCause, Fitness, OutCause, Override, PoolHealth, PoolState, Reason, Standing, Verdict,
 };
@@ -18,6 +18,7 @@ pub fn headline(change: &Change) -> String {
             format!("endpoint {scope} is {to} by {monitor} from {vantage}: {reason}")
         }
         Change::Endpoint { scope, from, to, cause, .. } => endpoint_headline(scope, from, to, cause),
+        Change::Gone { scope, reason, .. } => format!("endpoint {scope} is gone: {reason}"),
         Change::CannotProbe { scope, reason, .. } => {
             format!("endpoint {scope} can't be probed from here: {reason}")
         }
@@ -44,7 +45,6 @@ fn endpoint_headline(scope: &Scope, from: &Standing, to: &Standing, cause: &Caus
     if from.word() != to.word() {
         return match cause {
             Cause::Probe { reason: Reason::NoFailures, .. } => is(words_for(to)),
-            Cause::Dependency if to.fitness == Fitness::Down(DownCause::Dependency) => is(words_for(to)),
             cause => is(&format!("{}: {}", words_for(to), cause.reason())),
         };
     }
@@ -79,6 +79,7 @@ fn words_for(standing: &Standing) -> &'static str {
         Fitness::Down(DownCause::Ejected) => "ejected",
         Fitness::Down(DownCause::FlapHold) => "held back after flapping",
         Fitness::Down(DownCause::Dependency) => "down because what it depends on is",
+        Fitness::Down(DownCause::DependencyOut) => "down because what it depends on was taken out",
         Fitness::Out(OutCause::Disabled) => "disabled",
         Fitness::Out(OutCause::Draining) => "draining",
         Fitness::Out(OutCause::Drained) => "drained",
@@ -89,32 +90,47 @@ fn words_for(standing: &Standing) -> &'static str {
 }
 
 /// Why a pool of so many endpoints is in its state; `said` is what an operator
-/// has said of it as a whole.
-pub fn pool_reason(health: &PoolHealth, threshold: u32, endpoints: u32, said: Option<&Override>) -> String {
+/// has said of it as a whole, or what was said is `taken_back`.
+pub fn pool_reason(
+    health: &PoolHealth,
+    threshold: u32,
+    endpoints: u32,
+    said: Option<&Override>,
+    taken_back: Option<&TakenBack>,
+) -> String {
+    let why = pool_counts(health, threshold, endpoints, said);
+    match taken_back {
+        Some(TakenBack { by, reason }) => format!("switched on {}; {why}", by_whom(by, reason)),
+        None => why,
+    }
+}
+
+fn pool_counts(health: &PoolHealth, threshold: u32, endpoints: u32, said: Option<&Override>) -> String {
     match health.state {
         PoolState::Disabled => switched_off(said.filter(|said| said.action == Action::Disable)),
         PoolState::Critical if endpoints == 0 => "no endpoint: its host names have no address".to_owned(),
         PoolState::Unknown => "no monitor, or no verdict yet".to_owned(),
         _ => {
-            format!(
+            let counts = format!(
                 "{} of {} enabled endpoints healthy, threshold {threshold}",
                 health.healthy, health.enabled
-            )
+            );
+            if health.taken_out { counts + ": what doesn't serve was taken out" } else { counts }
         }
     }
 }
 
 /// By whom, and why.
 fn switched_off(said: Option<&Override>) -> String {
-    let Some(Override { by, reason, .. }) = said else {
-        return "switched off in the configuration".to_owned();
-    };
-    match (by.is_empty(), reason.is_empty()) {
-        (false, false) => format!("switched off by {by}: {reason}"),
-        (false, true) => format!("switched off by {by}"),
-        (true, false) => format!("switched off by an operator: {reason}"),
-        (true, true) => "switched off by an operator".to_owned(),
+    match said {
+        Some(Override { by, reason, .. }) => format!("switched off {}", by_whom(by, reason)),
+        None => "switched off in the configuration".to_owned(),
     }
+}
+
+fn by_whom(by: &str, reason: &str) -> String {
+    let by = if by.is_empty() { "an operator" } else { by };
+    if reason.is_empty() { format!("by {by}") } else { format!("by {by}: {reason}") }
 }
 
 /// Why a load balancer is in its state.
@@ -137,7 +153,21 @@ mod tests {
         for (to, cause, expected) in [
             (Fitness::Out(OutCause::Maintenance), Cause::Time, "in maintenance: its time has come"),
             (Fitness::Down(DownCause::FlapHold), Cause::Reload, "held back after flapping: configured so"),
-            (Fitness::Down(DownCause::Dependency), Cause::Dependency, "down because what it depends on is"),
+            (
+                Fitness::Down(DownCause::Dependency),
+                Cause::Dependency { needed: "db is critical".into() },
+                "down because what it depends on is: db is critical",
+            ),
+            (
+                Fitness::Down(DownCause::Unhealthy),
+                Cause::TakenBack { who: TakenBack::default(), failure: Some(Reason::TcpTimeout) },
+                "unhealthy: TCP Timeout",
+            ),
+            (
+                Fitness::Out(OutCause::Maintenance),
+                Cause::Window { reason: "new disks".into() },
+                "in maintenance: new disks",
+            ),
             (
                 Fitness::Out(OutCause::AgentMaint),
                 Cause::Reload,

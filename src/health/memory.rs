@@ -23,10 +23,20 @@ pub enum Record {
     Serial(Name, u32),
     /// The pools that a load balancer with delays sends traffic to.
     Balancer(Name, Vec<Arc<str>>),
+    /// How a [`Subject`] stands, in a word, and since when.
+    State(Subject, Arc<str>, Moment),
     /// The addresses of a host name, and until when their TTL runs.
     Host(Arc<str>, Vec<IpAddr>, Moment),
     /// The process was alive and probing at this time.
     Alive(Moment),
+}
+
+/// What stands somehow since some time.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Subject {
+    /// A pool, or an endpoint whatever its address.
+    Scope(Scope),
+    Balancer(Name),
 }
 
 /// An endpoint of a pool, at an address.
@@ -76,6 +86,7 @@ pub struct Memory {
     pub overrides: BTreeMap<(Scope, Slot), Override>,
     pub serials: BTreeMap<Name, u32>,
     pub balancers: BTreeMap<Name, Vec<Arc<str>>>,
+    pub states: BTreeMap<Subject, (Arc<str>, Moment)>,
     pub hosts: BTreeMap<Arc<str>, (Vec<IpAddr>, Moment)>,
     /// When the process was last known to be alive.
     pub alive: Option<Moment>,
@@ -100,6 +111,7 @@ impl Record {
                 shift(&mut said.drained_at);
                 said.until.iter_mut().for_each(shift);
             }
+            Record::State(_, _, since) => shift(since),
             Record::Host(_, _, until) => shift(until),
             Record::Alive(at) => shift(at),
             Record::Override(_, _, None) | Record::Serial(..) | Record::Balancer(..) => {}
@@ -128,6 +140,7 @@ impl Memory {
             Record::Override(scope, slot, None) => drop(self.overrides.remove(&(scope, slot))),
             Record::Serial(zone, serial) => drop(self.serials.insert(zone, serial)),
             Record::Balancer(name, pools) => drop(self.balancers.insert(name, pools)),
+            Record::State(of, word, since) => drop(self.states.insert(of, (word, since))),
             Record::Host(name, addresses, until) => drop(self.hosts.insert(name, (addresses, until))),
             // the last one counts, not the highest: a clock may have been ahead once
             Record::Alive(at) => self.alive = Some(at),
@@ -142,10 +155,18 @@ impl Memory {
             self.overrides.into_iter().map(|((scope, slot), said)| Record::Override(scope, slot, Some(said)));
         let serials = self.serials.into_iter().map(|(zone, serial)| Record::Serial(zone, serial));
         let balancers = self.balancers.into_iter().map(|(name, pools)| Record::Balancer(name, pools));
+        let states = self.states.into_iter().map(|(of, (word, since))| Record::State(of, word, since));
         let hosts =
             self.hosts.into_iter().map(|(name, (addresses, until))| Record::Host(name, addresses, until));
         let alive = self.alive.into_iter().map(Record::Alive);
-        targets.chain(endpoints).chain(overrides).chain(serials).chain(balancers).chain(hosts).chain(alive)
+        targets
+            .chain(endpoints)
+            .chain(overrides)
+            .chain(serials)
+            .chain(balancers)
+            .chain(states)
+            .chain(hosts)
+            .chain(alive)
     }
 
     /// Leaves out verdicts that nobody has vouched for since `oldest`, and
@@ -158,6 +179,7 @@ impl Memory {
         }
         self.targets.retain(|_, memory| sound(memory.machine.since) && memory.reported.is_none_or(sound));
         self.endpoints.retain(|_, memory| sound(memory.since) && memory.flaps.iter().all(|at| sound(*at)));
+        self.states.retain(|_, (_, since)| sound(*since));
         self.overrides.retain(|_, said| said.until.is_none_or(|until| now < until));
     }
 }

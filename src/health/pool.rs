@@ -42,6 +42,8 @@ pub struct PoolHealth {
     pub healthy: u32,
     /// Those among them of which nothing is known.
     pub unknown: u32,
+    /// It is critical, and only because somebody wants that.
+    pub taken_out: bool,
 }
 
 impl PoolHealth {
@@ -71,7 +73,14 @@ pub fn pool_health(pool: &Pool, is_enabled: bool, standings: &[Standing]) -> Poo
     } else {
         PoolState::Degraded
     };
-    PoolHealth { state, enabled, healthy, unknown }
+    let taken_out = state == PoolState::Critical && are_taken_out(standings.iter());
+    PoolHealth { state, enabled, healthy, unknown, taken_out }
+}
+
+/// Whether some of these don't serve, and each of those was taken out.
+pub(super) fn are_taken_out<'a>(standings: impl Iterator<Item = &'a Standing>) -> bool {
+    let mut idle = standings.map(|standing| standing.fitness).filter(|fitness| !fitness.is_up()).peekable();
+    idle.peek().is_some() && idle.all(Fitness::is_taken_out)
 }
 
 #[cfg(test)]
@@ -80,9 +89,10 @@ mod tests {
     use crate::health::{DownCause, OutCause};
     use crate::model::{Endpoint, MonitorId, Tests};
 
-    /// A pool of one endpoint a letter: `H`ealthy, `U`nhealthy, `?`, `d`isabled.
-    fn state(endpoints: &str, health_threshold: u32) -> PoolState {
-        held(endpoints, health_threshold).1.state
+    /// A pool of one endpoint a letter: `H`ealthy, `U`nhealthy, `?`, `d`isabled,
+    /// `f`orced, or needing what `w`as taken out or `n`ot.
+    fn health(endpoints: &str, health_threshold: u32) -> PoolHealth {
+        held(endpoints, health_threshold).1
     }
 
     fn held(endpoints: &str, health_threshold: u32) -> (Pool, PoolHealth) {
@@ -93,6 +103,9 @@ mod tests {
                     'H' => Fitness::Up,
                     'U' => Fitness::Down(DownCause::Unhealthy),
                     'd' => Fitness::Out(OutCause::Disabled),
+                    'f' => Fitness::Down(DownCause::Forced),
+                    'w' => Fitness::Down(DownCause::DependencyOut),
+                    'n' => Fitness::Down(DownCause::Dependency),
                     _ => Fitness::Down(DownCause::Unknown),
                 },
                 ..Standing::default()
@@ -137,7 +150,24 @@ mod tests {
             ("no verdict yet", "???", 1, PoolState::Unknown),
             ("one verdict", "?H?", 1, PoolState::Degraded),
         ] {
-            assert_eq!(state(endpoints, threshold), expected, "{id}");
+            assert_eq!(health(endpoints, threshold).state, expected, "{id}");
+        }
+    }
+
+    #[test]
+    fn a_pool_is_taken_out_if_nothing_else_keeps_an_endpoint_from_serving() {
+        for (endpoints, threshold, expected) in [
+            ("ff", 1, true),
+            ("fdw", 1, true),
+            ("Hd", 2, true),
+            ("fU", 1, false),
+            ("f?", 1, false),
+            ("wn", 1, false),
+            ("H", 2, false),
+            ("", 1, false),
+            ("Hf", 1, false),
+        ] {
+            assert_eq!(health(endpoints, threshold).taken_out, expected, "{endpoints} {threshold}");
         }
     }
 }

@@ -79,6 +79,8 @@ pub enum DownCause {
     FlapHold,
     /// What it depends on isn't available.
     Dependency,
+    /// The same, and that was taken out by somebody.
+    DependencyOut,
 }
 
 /// Why an endpoint is out.
@@ -113,6 +115,22 @@ impl Fitness {
         !matches!(self, Fitness::Out(_))
     }
 
+    /// Whether it doesn't serve because somebody wants that, of it or of what it
+    /// depends on.
+    pub fn is_taken_out(self) -> bool {
+        match self {
+            Fitness::Out(_) | Fitness::Down(DownCause::Forced | DownCause::DependencyOut) => true,
+            Fitness::Up
+            | Fitness::Down(
+                DownCause::Unknown
+                | DownCause::Unhealthy
+                | DownCause::Ejected
+                | DownCause::FlapHold
+                | DownCause::Dependency,
+            ) => false,
+        }
+    }
+
     /// One word for it.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -122,7 +140,7 @@ impl Fitness {
             Fitness::Down(DownCause::Forced) => "forced_unhealthy",
             Fitness::Down(DownCause::Ejected) => "ejected",
             Fitness::Down(DownCause::FlapHold) => "flap_hold",
-            Fitness::Down(DownCause::Dependency) => "dependency_down",
+            Fitness::Down(DownCause::Dependency | DownCause::DependencyOut) => "dependency_down",
             Fitness::Out(OutCause::Disabled) => "disabled",
             Fitness::Out(OutCause::Draining) => "draining",
             Fitness::Out(OutCause::Drained) => "drained",

@@ -53,6 +53,17 @@ pub struct Move {
     pub why: Why,
 }
 
+/// An endpoint that isn't there any more.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gone {
+    pub scope: Scope,
+    /// The host name whose address it was.
+    pub hostname: Option<Arc<str>>,
+    pub from: Standing,
+    /// Since when `from` had held.
+    pub since: Moment,
+}
+
 /// What made an endpoint stand differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
@@ -111,6 +122,7 @@ pub struct Table {
     step: i64,
     timers: BinaryHeap<Reverse<(Moment, PoolId, usize)>>,
     moves: Vec<Move>,
+    gone: Vec<Gone>,
     /// Pools that were switched on or off, perhaps.
     touched: BTreeSet<PoolId>,
     records: Vec<Record>,
@@ -405,6 +417,11 @@ impl Table {
         std::mem::take(&mut self.moves)
     }
 
+    /// What isn't there any more since it was last asked for.
+    pub fn take_gone(&mut self) -> Vec<Gone> {
+        std::mem::take(&mut self.gone)
+    }
+
     /// The pools of which something may be different, endpoints' standings
     /// apart, since it was last asked for.
     pub fn take_touched(&mut self) -> BTreeSet<PoolId> {
@@ -497,6 +514,11 @@ impl Table {
     /// Since when an endpoint stands as it does, its share apart.
     pub fn since(&self, pool: PoolId, place: usize) -> Moment {
         self.pools[pool.0 as usize].rows[place].since
+    }
+
+    /// Says since when an endpoint stands as it does, which a former run knows.
+    pub fn recall_since(&mut self, pool: PoolId, place: usize, since: Moment) {
+        self.pools[pool.0 as usize].rows[place].since = since;
     }
 
     /// What each of the pool's vantages holds of an endpoint; none: it is

@@ -487,7 +487,10 @@ fn is_news(change: &Change) -> bool {
         Change::Endpoint { from, to, .. } => from.without_share() != to.without_share(),
         Change::Pool { from, to, .. } => *from != to.state,
         Change::Balancer { from, to, .. } => from != to,
-        Change::Verdict { .. } | Change::CannotProbe { .. } | Change::Vantage { .. } => true,
+        Change::Verdict { .. }
+        | Change::Gone { .. }
+        | Change::CannotProbe { .. }
+        | Change::Vantage { .. } => true,
     }
 }
 

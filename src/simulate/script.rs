@@ -172,7 +172,7 @@ pub fn standings() -> impl Iterator<Item = &'static str> {
         DownCause::Forced,
         DownCause::Ejected,
         DownCause::FlapHold,
-        DownCause::Dependency,
+        DownCause::Dependency, // and the same word for one that was taken out
     ];
     let out = [
         OutCause::Disabled,

@@ -13,8 +13,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::health::{
-    Action, AgentWish, EndpointKey, EndpointMemory, MachineMemory, Memory, Override, Record, Slot, TargetKey,
-    TargetMemory, Verdict,
+    Action, AgentWish, EndpointKey, EndpointMemory, MachineMemory, Memory, Override, Record, Slot, Subject,
+    TargetKey, TargetMemory, Verdict,
 };
 use crate::model::{Name, Scope, Weight};
 use crate::moment::Moment;
@@ -157,6 +157,17 @@ enum Entry {
     Balancer {
         name: String,
         pools: Vec<Arc<str>>,
+    },
+    State {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pool: Option<Arc<str>>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        endpoint: Option<Arc<str>>,
+        /// In place of a pool.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        load_balancer: Option<String>,
+        state: Arc<str>,
+        since: u64,
     },
     Host {
         name: Arc<str>,
@@ -310,6 +321,20 @@ impl From<&Record> for Entry {
             },
             Record::Serial(zone, serial) => Entry::Serial { zone: zone.to_string(), serial: *serial },
             Record::Balancer(name, pools) => Entry::Balancer { name: name.to_string(), pools: pools.clone() },
+            Record::State(Subject::Scope(scope), state, since) => Entry::State {
+                pool: Some(Arc::clone(&scope.pool)),
+                endpoint: scope.endpoint.clone(),
+                load_balancer: None,
+                state: Arc::clone(state),
+                since: millis(*since),
+            },
+            Record::State(Subject::Balancer(name), state, since) => Entry::State {
+                pool: None,
+                endpoint: None,
+                load_balancer: Some(name.to_string()),
+                state: Arc::clone(state),
+                since: millis(*since),
+            },
             Record::Host(name, addresses, fresh_until) => Entry::Host {
                 name: Arc::clone(name),
                 addresses: addresses.clone(),
@@ -398,6 +423,14 @@ impl Entry {
             }
             Entry::Serial { zone, serial } => Record::Serial(name(&zone)?, serial),
             Entry::Balancer { name: balancer, pools } => Record::Balancer(name(&balancer)?, pools),
+            Entry::State { pool, endpoint, load_balancer, state, since } => {
+                let of = match (pool, load_balancer) {
+                    (Some(pool), None) => Subject::Scope(Scope { pool, endpoint }),
+                    (None, Some(balancer)) => Subject::Balancer(name(&balancer)?),
+                    _ => return None,
+                };
+                Record::State(of, state, moment(since))
+            }
             Entry::Host { name, addresses, fresh_until, until } => {
                 let before = || Some(until?.saturating_sub(3_600_000));
                 Record::Host(name, addresses, moment(fresh_until.or_else(before)?))
@@ -470,7 +503,10 @@ mod tests {
                 Slot::Health,
                 Some(Override { action: Action::Healthy, ..drain(13) }),
             ),
-            Record::Override(whole, Slot::Health, None),
+            Record::Override(whole.clone(), Slot::Health, None),
+            Record::State(Subject::Scope(whole), "healthy".into(), at(13)),
+            Record::State(Subject::Scope(scope), "draining".into(), at(13)),
+            Record::State(Subject::Balancer("example.com".parse().unwrap()), "healthy eu".into(), at(13)),
             Record::Balancer(
                 Name::parse("a\\.b", &"example.com".parse().unwrap()).unwrap(),
                 vec!["eu".into()],

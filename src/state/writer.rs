@@ -185,6 +185,7 @@ fn octets(record: &Record) -> usize {
         Record::Override(of, _, said) => {
             scope(of) + said.as_ref().map_or(0, |said| said.reason.len() + said.by.len())
         }
+        Record::State(_, word, _) => word.len(),
         Record::Balancer(_, pools) => pools.iter().map(|pool| 16 + pool.len()).sum(),
         Record::Host(name, addresses, _) => name.len() + 32 * addresses.len(),
         Record::Serial(..) | Record::Alive(_) => 0,

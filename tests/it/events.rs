@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use haledns::authority::Prepared;
 use haledns::config;
-use haledns::engine::{Change, Effect, Engine, Event as Input};
+use haledns::engine::{Change, Effect, Engine, Event as Input, TakenBack};
 use haledns::events::{Event, Kind, MOST_ORIGINS, MOST_TESTS, NewHealth, Recorder};
 use haledns::health::{Action, Order, Outcome, PoolHealth, PoolState, ProbeResult, Reason, Slot, TargetId};
 use haledns::model::Scope;
@@ -45,13 +45,22 @@ impl Bench {
              load_balancers: {{ www: {{ default_pools: [eu], fallback_pool: sorry }} }}\n",
             list.join(", ")
         );
-        let loaded = config::load_texts(vec![(PathBuf::from("a.yaml"), text.into_bytes())]);
-        let model = loaded.unwrap_or_else(|report| panic!("{report}")).model;
+        Bench::taking_on(&text)
+    }
+
+    /// An engine that has just taken this on.
+    fn taking_on(text: &str) -> Bench {
         let (engine, recorder) = (Engine::new(100_000), Recorder::default());
         let mut bench = Bench { engine, recorder, wanted: Vec::new(), events: Vec::new() };
-        bench.engine.handle(Input::Reload(Prepared::new(model)), at(0));
-        bench.carry_out(at(0));
+        bench.take_on(text, 0);
         bench
+    }
+
+    fn take_on(&mut self, text: &str, ms: u64) {
+        let loaded = config::load_texts(vec![(PathBuf::from("a.yaml"), text.as_bytes().to_vec())]);
+        let model = loaded.unwrap_or_else(|report| panic!("{report}")).model;
+        self.engine.handle(Input::Reload(Prepared::new(model)), at(ms));
+        self.carry_out(at(ms));
     }
 
     /// Lets every probe that is wanted end, as `passes` says of its endpoint.
@@ -281,22 +290,192 @@ fn a_pool_that_is_switched_off_says_by_whom_and_why() {
 }
 
 #[test]
-fn a_pool_is_out_only_if_somebody_took_all_of_it_out() {
+fn a_pool_is_out_only_if_somebody_took_out_what_it_lacks() {
     let bench = Bench::new(2, "web");
-    let health = |state, enabled, healthy, endpoints| {
-        let to = PoolHealth { state, enabled, healthy, unknown: 0 };
+    let health = |state, enabled, healthy, endpoints, taken_out| {
+        let to = PoolHealth { state, enabled, healthy, unknown: 0, taken_out };
         let (from, said) = (PoolState::Healthy, None);
-        let change =
-            Change::Pool { pool: "eu".into(), from, to, threshold: 2, endpoints, said, since: at(0) };
+        let change = Change::Pool {
+            pool: "eu".into(),
+            from,
+            to,
+            threshold: 2,
+            endpoints,
+            said,
+            taken_back: None,
+            since: at(0),
+        };
         let event = Recorder::default().record(&change, &bench.engine, at(5000), 0);
         (event.new_health, event.reason)
     };
     let reason = "no endpoint: its host names have no address".to_owned();
-    assert_eq!(health(PoolState::Critical, 0, 0, 0), (NewHealth::Unhealthy, reason));
-    assert_eq!(health(PoolState::Critical, 0, 0, 3).0, NewHealth::Out);
-    assert_eq!(health(PoolState::Critical, 1, 1, 1).0, NewHealth::Unhealthy, "its threshold can't be met");
-    assert_eq!(health(PoolState::Critical, 2, 1, 3).0, NewHealth::Unhealthy);
-    assert_eq!(health(PoolState::Disabled, 0, 0, 0).0, NewHealth::Out);
+    assert_eq!(health(PoolState::Critical, 0, 0, 0, false), (NewHealth::Unhealthy, reason));
+    assert_eq!(health(PoolState::Critical, 0, 0, 3, true).0, NewHealth::Out);
+    let unmet = health(PoolState::Critical, 1, 1, 1, false).0;
+    assert_eq!(unmet, NewHealth::Unhealthy, "its threshold can't be met");
+    assert_eq!(health(PoolState::Critical, 2, 1, 3, true).0, NewHealth::Out);
+    assert_eq!(health(PoolState::Critical, 2, 1, 3, false).0, NewHealth::Unhealthy);
+    assert_eq!(
+        health(PoolState::Unknown, 1, 1, 1, false).0,
+        NewHealth::Healthy,
+        "nothing tests it, and it serves"
+    );
+    assert_eq!(health(PoolState::Unknown, 1, 0, 1, false).0, NewHealth::Unknown);
+    assert_eq!(health(PoolState::Disabled, 0, 0, 0, false).0, NewHealth::Out);
+}
+
+/// What events say of the health of objects, oldest first.
+fn news(events: &[Event]) -> Vec<(&str, NewHealth)> {
+    events.iter().map(|event| (event.object.as_str(), event.new_health)).collect()
+}
+
+#[test]
+fn what_an_operator_forces_is_no_incident_and_neither_is_what_depends_on_it() {
+    let text = "monitors: { web: { type: tcp, port: 80, interval: 10s, consecutive_down: 1, consecutive_up: 1 } }\n\
+        pools:\n  \
+        db: { monitor: web, endpoints: [ { name: main, address: 192.0.2.1 } ] }\n  \
+        sorry: { endpoints: [ { name: s, address: 192.0.2.9 } ] }\n  \
+        us: { monitor: web, depends_on: db, endpoints: [ { name: a, address: 192.0.2.2 } ] }\n\
+        zone: example.com\n\
+        records: { '': { type: NS, value: ns.example.net. } }\n\
+        load_balancers: { www: { default_pools: [us], fallback_pool: sorry } }\n";
+    let mut bench = Bench::taking_on(text);
+    bench.probe(2000, |_| true);
+    bench.events.clear();
+    let say = |bench: &mut Bench, of: &str, order: Order, ms| {
+        let (pool, endpoint) = of.split_once('/').unwrap();
+        let scope = Scope { pool: pool.into(), endpoint: Some(endpoint.into()) };
+        bench.engine.order(&scope, order, at(ms)).unwrap();
+        bench.carry_out(at(ms));
+        bench.events.retain(|event| event.kind != Kind::LoadBalancer); // clients are moved, whoever wanted it
+        std::mem::take(&mut bench.events)
+    };
+    let forced =
+        || Order::Set { action: Action::Unhealthy, reason: "".into(), by: "ann".into(), until: None };
+    let out = NewHealth::Out;
+    let told = say(&mut bench, "sorry/s", forced(), 3000);
+    assert_eq!(news(&told), [("sorry/s", out), ("sorry", out)]);
+    let told = say(&mut bench, "sorry/s", Order::Clear(Slot::Health), 4000);
+    let healthy = NewHealth::Healthy;
+    assert_eq!(news(&told), [("sorry/s", healthy), ("sorry", healthy)], "nothing tests it, and it serves");
+    let told = say(&mut bench, "db/main", forced(), 5000);
+    assert_eq!(news(&told), [("db/main", out), ("us/a", out), ("db", out), ("us", out)]);
+
+    // from now on it fails by itself, and nobody holds it down any more: that is an incident
+    bench.probe(2000 + NEXT, |endpoint| endpoint != "main");
+    bench.events.clear();
+    let told = say(&mut bench, "db/main", Order::Clear(Slot::Health), 2000 + NEXT);
+    let unhealthy = NewHealth::Unhealthy;
+    let all = ["db/main", "us/a", "db", "us"].map(|object| (object, unhealthy));
+    assert_eq!(news(&told), all);
+    assert!(told.iter().all(|event| event.kind != Kind::Pool || event.from == event.to), "{told:?}");
+    let told = say(&mut bench, "db/main", forced(), 3000 + NEXT);
+    assert_eq!(news(&told), [("db/main", out), ("us/a", out), ("db", out), ("us", out)]);
+}
+
+/// What an engine at this time would leave to the next one.
+fn next_run(bench: &Bench, ms: u64, text: &str) -> Bench {
+    let mut engine = Engine::new(100);
+    engine.recall(bench.engine.memory(at(ms)), at(0), at(ms));
+    let mut next = Bench { engine, recorder: Recorder::default(), wanted: Vec::new(), events: Vec::new() };
+    next.take_on(text, ms);
+    next
+}
+
+#[test]
+fn how_long_something_had_held_is_known_over_a_restart() {
+    let text = "monitors: { web: { type: tcp, port: 80, interval: 10s, consecutive_down: 1, consecutive_up: 1 } }\n\
+        pools:\n  eu: { monitor: web, endpoints: [ { name: a, address: 192.0.2.1 }, { name: b, address: 192.0.2.2 } ] }\n  \
+        sorry: { endpoints: [ { name: s, address: 192.0.2.9 } ] }\n\
+        zone: example.com\n\
+        records: { '': { type: NS, value: ns.example.net. } }\n\
+        load_balancers: { www: { default_pools: [eu], fallback_pool: sorry, ttl: 30 } }\n";
+    let mut first = Bench::taking_on(text);
+    first.probe(2000, |endpoint| endpoint != "a");
+    let scope = Scope { pool: "eu".into(), endpoint: Some("b".into()) };
+    let order = Order::Set { action: Action::Drain, reason: "".into(), by: "ann".into(), until: None };
+    first.engine.order(&scope, order, at(4000)).unwrap();
+    first.carry_out(at(4000));
+
+    let mut second = next_run(&first, 10_000, text);
+    second.probe(12_000, |endpoint| endpoint != "a");
+    second.events.clear();
+    let mut third = next_run(&second, 13_000, text);
+    third.probe(16_000, |_| true);
+    third.probe(34_000, |_| true);
+    let lasted = |object: &str| {
+        let moved = third.events.iter().filter(|event| event.from != event.to && event.object == object);
+        moved.map(|event| (event.from.as_str(), event.lasted_ms)).collect::<Vec<_>>()
+    };
+    assert_eq!(lasted("eu/a"), [("unhealthy", 14_000)]);
+    assert_eq!(lasted("eu/b"), [("draining", 30_000)]);
+    assert_eq!(lasted("eu"), [("critical", 12_000)]);
+    assert_eq!(lasted("www.example.com."), [("critical", 12_000)]);
+    let since = third.engine.status(at(34_000)).pools[1].endpoints[0].since;
+    assert_eq!(since, at(0), "of what never changed, since the first start");
+}
+
+#[test]
+fn who_takes_something_back_is_told_and_why_what_returns_is_unhealthy() {
+    let mut bench = Bench::new(2, "web");
+    bench.probe(2000, |_| true);
+    let scope = |endpoint: Option<&str>| Scope { pool: "eu".into(), endpoint: endpoint.map(Into::into) };
+    let say = |bench: &mut Bench, of: &Scope| {
+        let order = Order::Set { action: Action::Disable, reason: "".into(), by: "ann".into(), until: None };
+        bench.engine.order(of, order, at(2500)).unwrap();
+        bench.carry_out(at(2500));
+    };
+    let take_back = |bench: &mut Bench, of: &Scope, reason: &str| {
+        bench.events.clear();
+        let who = TakenBack { by: "bob".into(), reason: reason.into() };
+        bench.engine.take_back(of, Slot::Traffic, who, at(3000 + NEXT)).unwrap();
+        bench.carry_out(at(3000 + NEXT));
+        let first = bench.events[0].clone();
+        (first.summary, first.reason, first.cause.map(|cause| (cause.r#type, cause.by, cause.detail)))
+    };
+    say(&mut bench, &scope(Some("e1")));
+    say(&mut bench, &scope(Some("e2")));
+    bench.probe(2000 + NEXT, |endpoint| endpoint != "e2");
+    let by = |detail: Option<&str>| {
+        Some(("operator".to_owned(), Some("bob".to_owned()), detail.map(str::to_owned)))
+    };
+    let told = take_back(&mut bench, &scope(Some("e1")), "");
+    let expected = ("endpoint eu/e1 is healthy: taken back by bob", "taken back by bob", by(None));
+    assert_eq!((&*told.0, &*told.1, told.2), expected);
+    let told = take_back(&mut bench, &scope(Some("e2")), "disks are in");
+    let failure = "TCP connection failed";
+    let expected = (&*format!("endpoint eu/e2 is unhealthy: {failure}"), failure, by(Some("disks are in")));
+    assert_eq!((&*told.0, &*told.1, told.2), expected);
+    say(&mut bench, &scope(None));
+    let told = take_back(&mut bench, &scope(None), "disks are in");
+    assert_eq!(told.1, "switched on by bob: disks are in; 1 of 2 enabled endpoints healthy, threshold 1");
+}
+
+#[test]
+fn windows_say_what_they_are_for_and_what_depends_says_on_what() {
+    let text = "monitors: { web: { type: tcp, port: 80, interval: 10s, consecutive_down: 1, consecutive_up: 1 } }\n\
+        maintenance: [ { pool: us, endpoint: b, from: '2024-03-01T00:00:05Z', until: '2024-03-01T00:10:00Z', reason: new disks } ]\n\
+        pools:\n  db: { monitor: web, endpoints: [ { name: main, address: 192.0.2.1 } ] }\n  \
+        us: { monitor: web, endpoints: [ { name: a, address: 192.0.2.2, depends_on: db/main }, \
+        { name: b, address: 192.0.2.3 } ] }\n\
+        zone: example.com\n\
+        records: { '': { type: NS, value: ns.example.net. } }\n\
+        load_balancers: { www: { default_pools: [us], when_unavailable: nodata } }\n";
+    let mut bench = Bench::taking_on(text);
+    bench.probe(2000, |_| true);
+    bench.events.clear();
+    bench.probe(5000, |_| true);
+    let window = bench.of(Kind::Endpoint)[0];
+    assert_eq!((&*window.object, &*window.to, &*window.reason), ("us/b", "maintenance", "new disks"));
+    let cause = window.cause.as_ref().unwrap();
+    assert_eq!((&*cause.r#type, cause.detail.as_deref()), ("time", Some("new disks")));
+    bench.events.clear();
+    bench.probe(2000 + NEXT, |endpoint| endpoint != "main");
+    bench.probe(2000 + 2 * NEXT, |_| true);
+    let told = bench.of(Kind::Endpoint);
+    let told: Vec<_> =
+        told.iter().filter(|event| event.object == "us/a").map(|event| &*event.reason).collect();
+    assert_eq!(told, ["db/main is unhealthy", "db/main is healthy"]);
 }
 
 #[test]

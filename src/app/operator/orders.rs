@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::authority::BalancerState;
 use crate::config::{self, nearest, show_duration};
-use crate::control::view::time;
+use crate::control::view::{time, time_up};
 use crate::control::{Done, Refusal, What};
-use crate::engine::Engine;
+use crate::engine::{Engine, TakenBack};
 use crate::health::{
     Action, DownCause, Fitness, Order, OutCause, Override, PoolState, ProbeTask, Seen, Slot, Standing, Table,
     Target, Verdict,
@@ -44,6 +44,18 @@ pub(super) fn scope(model: &Model, text: &str) -> Result<Scope, Refusal> {
         return Ok(scope);
     }
     if let Some(host) = declared.hosts.iter().find(|host| names_host(endpoint, &host.endpoint.name)) {
+        let others: Vec<&str> = (declared.endpoints.iter())
+            .filter(|other| other.is_called(&host.endpoint.name))
+            .map(|other| &*other.name)
+            .collect();
+        if !others.is_empty() {
+            let why = format!(
+                "pool {pool} has no endpoint `{endpoint}`: its host name {} hasn't this address now, but: {}",
+                host.hostname,
+                others.join(", ")
+            );
+            return Err(Refusal::new("unknown_endpoint", why));
+        }
         let why = format!(
             "endpoint `{endpoint}` of pool {pool} has no address now: its host name {} isn't resolved, and \
              `hale status {text}` says why",
@@ -134,10 +146,15 @@ pub(super) fn order(
     let forced = Slot::FORCED.into_iter().filter(|slot| said(*slot).is_some());
     let orders = match (what, said(Slot::Traffic)) {
         (What::Drain, _) => set(Action::Drain),
+        // what is said as it is configured leaves no override
+        (What::Disable, Some(_)) if declared_off(engine.model(), &scope) => {
+            vec![Order::Clear(Slot::Traffic)]
+        }
+        (What::Disable, None) if declared_off(engine.model(), &scope) => Vec::new(),
         (What::Disable, _) => set(Action::Disable),
         (What::Enable, _) if declared_off(engine.model(), &scope) => set(Action::Enable),
-        (What::Enable, Some(Action::Disable | Action::Drain)) => vec![Order::Clear(Slot::Traffic)],
-        (What::Enable, _) => Vec::new(),
+        (What::Enable, Some(_)) => vec![Order::Clear(Slot::Traffic)],
+        (What::Enable, None) => Vec::new(),
         (What::Undrain, Some(Action::Drain)) => vec![Order::Clear(Slot::Traffic)],
         (What::Undrain, Some(Action::Disable)) => {
             let why = format!("{scope} isn't drained, it is disabled; `hale enable {scope}` takes that back");
@@ -153,6 +170,7 @@ pub(super) fn order(
     let Some(slot) = slots.first().copied() else {
         let message = match what {
             What::Enable => format!("{scope} is enabled already"),
+            What::Disable => format!("{scope} is disabled already, in the configuration"),
             What::Undrain => format!("{scope} isn't drained"),
             _ => format!("nothing was said of the health or the weight of {scope}"),
         };
@@ -161,7 +179,12 @@ pub(super) fn order(
     let taken_back = matches!(orders[0], Order::Clear(_));
     let before = Picture::of(engine);
     for order in orders {
-        engine.order(&scope, order, now).expect("the scope was found just now");
+        let who = || TakenBack { by: Arc::clone(&saying.by), reason: Arc::clone(&saying.reason) };
+        let done = match order {
+            Order::Clear(slot) => engine.take_back(&scope, slot, who(), now),
+            order => engine.order(&scope, order, now),
+        };
+        done.expect("the scope was found just now");
     }
     let said = engine.table().overrides().get(&scope, slot, now).cloned();
     let message = match what {
@@ -171,11 +194,15 @@ pub(super) fn order(
     let mut done = Done { message, ..Done::default() };
     if let Some(said) = &said {
         done.until = said.until.map(time);
-        done.drained_at = (said.action == Action::Drain).then(|| time(said.drained_at));
+        done.drained_at = (said.action == Action::Drain).then(|| time_up(said.drained_at));
         done.notes.push(match said.until {
             Some(until) => format!("it ends by itself at {}, in {}", time(until), show(until.since(now))),
             None => format!("it holds until it is taken back: {}", way_back(what, &scope)),
         });
+        if said.action == Action::Drain && said.until.is_some_and(|until| until < said.drained_at) {
+            done.notes
+                .push("that is before it is drained: clients may have its address until then".to_owned());
+        }
     } else if taken_back && limit.is_some() {
         done.notes.push("what was said before is taken back for good; --for has nothing to end".to_owned());
     }
@@ -216,14 +243,19 @@ fn message(engine: &Engine, what: What, scope: &Scope, said: Option<&Override>) 
             format!(
                 "{scope} is out of the answers from now on; drained at {}, when no client can have its \
                  address any more: {} TTL{wait}",
-                time(said.drained_at),
+                time_up(said.drained_at),
                 show(ttl)
             )
         }
-        (What::Disable, _) => format!("{scope} is disabled; it is probed all the same"),
-        (What::Enable, Some(_)) => format!(
+        (What::Disable, None) => format!("{scope} is disabled again, as configured"),
+        (What::Disable, Some(_)) if is_probed(engine, scope) => {
+            format!("{scope} is disabled; it is probed all the same")
+        }
+        (What::Disable, Some(_)) => format!("{scope} is disabled"),
+        (What::Enable, Some(_)) if is_probed(engine, scope) => format!(
             "{scope} is enabled over the configuration; it serves as soon as its first probe has passed"
         ),
+        (What::Enable, Some(_)) => format!("{scope} is enabled over the configuration"),
         (What::Enable, None) => format!("{scope} is enabled again"),
         (What::Undrain, _) => format!("{scope} is no longer drained"),
         (What::Healthy, _) => format!("{scope} is healthy by your word, whatever probes say"),
@@ -248,12 +280,18 @@ fn taken_back_message(slots: &[Slot], scope: &Scope) -> String {
     parts.join("; ")
 }
 
+/// Whether anything tests any of it.
+fn is_probed(engine: &Engine, scope: &Scope) -> bool {
+    let table = engine.table();
+    table.places_of(scope).into_iter().any(|(id, place)| table.targets_of(id, place).next().is_some())
+}
+
 /// Whether the configuration itself has it switched off.
 fn declared_off(model: &Model, scope: &Scope) -> bool {
     let Some(pool) = model.pool_named(&scope.pool).map(|id| model.pool(id)) else { return false };
     match &scope.endpoint {
         None => !pool.enabled,
-        Some(name) => pool.endpoints.iter().any(|endpoint| endpoint.name == *name && !endpoint.enabled),
+        Some(name) => pool.endpoints.iter().any(|endpoint| endpoint.is_called(name) && !endpoint.enabled),
     }
 }
 

@@ -221,7 +221,7 @@ fn why_endpoint(
         Fitness::Out(OutCause::Maintenance) => {
             why.extend(windows(engine.model(), pool, endpoint, now.elapsed().as_secs()));
         }
-        Fitness::Down(DownCause::Dependency | DownCause::Unknown) => why.extend(
+        Fitness::Down(DownCause::Dependency | DownCause::DependencyOut | DownCause::Unknown) => why.extend(
             (endpoint.depends_on.iter().chain(&pool.depends_on))
                 .filter_map(|needed| dependency_down(engine, needed)),
         ),

@@ -11,9 +11,9 @@ use super::super::overrides::{Action, Override, Slot};
 use super::super::standing::Standing;
 use super::super::target::TestHash;
 use super::super::{Machine, Record, Target, TargetId, Verdict};
-use super::{PoolRow, Row, Sight, Table, Why, whole};
+use super::{Gone, PoolRow, Row, Sight, Table, Why, whole};
 use crate::model::{
-    Check, Endpoint, LoadBalancer, Model, Pool, PoolId, Reach, Rules, VantageId, WhenUnavailable,
+    Check, Endpoint, LoadBalancer, Model, Pool, PoolId, Reach, Rules, Scope, VantageId, WhenUnavailable,
 };
 use crate::moment::Moment;
 
@@ -24,6 +24,7 @@ struct Former {
     targets: Vec<(TargetId, Target)>,
     /// The names of the vantages, in the order of the row's sights.
     vantages: Vec<Arc<str>>,
+    hostname: Option<Arc<str>>,
 }
 
 impl Table {
@@ -50,7 +51,7 @@ impl Table {
             held.kept_until = kept_until.get(&pool.name).copied().unwrap_or_default();
             for place in 0..pool.endpoints.len() {
                 let before = former.remove(&key(pool, place));
-                let known = before.is_some();
+                let known = before.as_ref().map(|before| before.row.since);
                 let (row, standing) =
                     self.adopt_endpoint(&model, id, place, before, &tests, serving, now, &mut kept, &mut new);
                 held.verdicts.push(row.verdict);
@@ -58,8 +59,8 @@ impl Table {
                 held.unknown += usize::from(standing.fitness.is_unknown());
                 held.rows.push(row);
                 held.standings.push(standing);
-                if known {
-                    moved.push((id, place, standing));
+                if let Some(since) = known {
+                    moved.push((id, place, standing, since));
                 }
             }
             pools.push(held);
@@ -80,6 +81,7 @@ impl Table {
                 self.records.push(Record::Target(key, memory));
             }
         }
+        self.note_gone(former);
         self.unseen = self.targets.values().filter(|target| !target.seen).count();
         if serving {
             self.memory = super::Memory::default(); // it is of the first configuration alone
@@ -108,14 +110,24 @@ impl Table {
             }
         }
         self.moves.truncate(moves);
-        for (pool, endpoint, from) in moved {
+        for (pool, endpoint, from, since) in moved {
             let to = self.pools[pool.0 as usize].standings[endpoint];
             if from.without_share() != to.without_share() {
-                let since = now;
                 self.moves.push(super::Move { pool, endpoint, from, to, since, why: Why::Reload });
             }
         }
         new
+    }
+
+    /// Keeps what of this has no successor; one of another address has.
+    fn note_gone(&mut self, former: HashMap<EndpointKey, Former>) {
+        let gone = former.into_iter().map(|(key, Former { row, standing, hostname, .. })| {
+            let scope = Scope { pool: key.pool, endpoint: Some(key.endpoint) };
+            Gone { scope, hostname, from: standing, since: row.since }
+        });
+        let mut gone: Vec<Gone> = gone.filter(|gone| self.places_of(&gone.scope).is_empty()).collect();
+        gone.sort_by(|one, other| one.scope.cmp(&other.scope));
+        self.gone.extend(gone);
     }
 
     /// Judges an endpoint whose facts were put together just now.
@@ -155,7 +167,7 @@ impl Table {
         let declared = model.pool(pool);
         let targets = self.targets_for(model, pool, place, tests, now);
         let (mut row, standing, before) = match before {
-            Some(Former { row, standing, targets, vantages }) => (
+            Some(Former { row, standing, targets, vantages, .. }) => (
                 Row {
                     sights: sights_of(model, declared, &row, &vantages),
                     windows: Vec::new(),
@@ -301,7 +313,8 @@ impl Table {
             let vantages: Vec<_> = pool.viewpoints.vantages.iter().map(name).collect();
             for (place, (row, standing)) in held.rows.into_iter().zip(held.standings).enumerate() {
                 let targets = row.targets().map(|id| (id, self.targets[&id].clone())).collect();
-                let former = Former { row, standing, targets, vantages: vantages.clone() };
+                let hostname = pool.endpoints[place].hostname.clone();
+                let former = Former { row, standing, targets, vantages: vantages.clone(), hostname };
                 all.insert(key(pool, place), former);
             }
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::super::combine::{Vote, combine};
 use super::super::doubt::{Horizon, Tally};
 use super::super::overrides::{Action, Override, Slot};
+use super::super::pool::are_taken_out;
 use super::super::quorum::{self, View};
 use super::super::standing::{DownCause, Fitness, OutCause, Standing};
 use super::super::{AgentWish, Degraded, Verdict, windows};
@@ -273,6 +274,8 @@ impl Table {
             if named || was_there != self.presence(pool, now) {
                 self.rejudge_dependents(pool, now);
             }
+        } else if before.fitness.is_taken_out() != standing.fitness.is_taken_out() {
+            self.rejudge_dependents(pool, now);
         }
     }
 
@@ -475,7 +478,10 @@ impl Table {
         }
         let needs = self.needs(pool, place, now);
         if needs == Presence::Absent {
-            return Fitness::Down(DownCause::Dependency);
+            return Fitness::Down(match self.dependencies_are_taken_out(pool, place, now) {
+                true => DownCause::DependencyOut,
+                false => DownCause::Dependency,
+            });
         }
         if let Some(end) = row.traffic.ejected(now).filter(|_| declared.rules.ejection.is_some()) {
             *until = sooner(*until, Some(end));
@@ -534,7 +540,31 @@ impl Table {
         }
     }
 
+    /// Whether somebody took out whatever is missing of what it depends on.
+    fn dependencies_are_taken_out(&self, pool: PoolId, place: usize, now: Moment) -> bool {
+        let declared = self.model.pool(pool);
+        declared.endpoints[place].depends_on.iter().chain(&declared.depends_on).all(|needed| {
+            let held = &self.pools[needed.pool.0 as usize];
+            match &needed.endpoint {
+                None => {
+                    self.is_available(needed.pool, now)
+                        || !self.is_enabled(needed.pool, now)
+                        || are_taken_out(held.standings.iter())
+                }
+                Some(name) => {
+                    let standings = || held.called(name).map(|place| &held.standings[place]);
+                    standings().any(|standing| standing.fitness.is_up()) || are_taken_out(standings())
+                }
+            }
+        })
+    }
+
     /// Whether steering could choose the pool.
+    pub fn is_available(&self, pool: PoolId, now: Moment) -> bool {
+        self.presence(pool, now) == Presence::There
+    }
+
+    /// Whether steering could choose the pool, or may once more is known.
     fn presence(&self, pool: PoolId, now: Moment) -> Presence {
         let (held, needed) = (&self.pools[pool.0 as usize], self.model.pool(pool).needed() as usize);
         match () {

@@ -150,6 +150,27 @@ fn an_endpoint_whose_name_has_no_address_is_shown_as_unresolved() {
 }
 
 #[test]
+fn an_address_that_leaves_its_name_is_told_and_spoken_of_no_more() {
+    let says: Says = Arc::new(Mutex::new(word(&[1, 2])));
+    let folder = Folder::with("a.yaml", &configuration(resolver(&says)));
+    let hale = serve(&folder);
+    assert!(ask(hale.address(), "www.example.com.").is(&["192.0.2.1", "192.0.2.2"]));
+    *says.lock().unwrap() = word(&[1]);
+    hale.line("endpoint main/web@192.0.2.2 is gone: its host name has this address no more");
+    let state = folder.join("state");
+    let say = |arguments: &[&str]| run([arguments, &["--state-dir", state.to_str().unwrap()]].concat());
+    until("the history has it", || say(&["history", "main"]).out.contains("up → gone"));
+    for command in ["drain", "status"] {
+        let ended = say(&[command, "main/web@192.0.2.2"]);
+        assert_eq!((ended.code(), &*ended.out), (Some(1), ""), "{command}");
+        let told = "its host name web.example.net hasn't this address now, but: web@192.0.2.1";
+        assert!(ended.log.contains(told), "{command}: {}", ended.log);
+    }
+    folder.replace("a.yaml", &configuration(resolver(&says)).replace("name: web", "name: other"));
+    hale.line("endpoint main/web@192.0.2.1 is gone");
+}
+
+#[test]
 fn status_says_why_a_name_cannot_be_looked_up() {
     let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap(); // closed again
     let text = configuration(nobody).replace("server: {", "server: { startup_wait: 0s,");

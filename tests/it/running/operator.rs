@@ -93,8 +93,13 @@ fn h16_switching_off_and_on_and_forcing_verdicts() {
     until("what the configuration has off is probed and serves", || {
         served.answers(&["127.0.0.1", "127.0.0.3"])
     });
-    served.run(&["disable", "main/e3"]);
+    let told = served.run(&["disable", "main/e3"]);
+    assert!(told.starts_with("main/e3 is disabled again, as configured\n"), "{told}");
     assert!(served.answers(&["127.0.0.1"]));
+    let said = |of: &str| served.json(&["status", of])["pools"][0]["endpoints"][0]["overrides"].clone();
+    assert_eq!(said("main/e3"), json!([]), "what is said as it is configured leaves no override");
+    assert!(served.run(&["disable", "main/e3"]).contains("disabled already, in the configuration"));
+    assert_eq!(said("main/e3"), json!([]));
     served.run(&["override", "main/e2", "healthy"]);
     assert!(served.answers(&["127.0.0.1", "127.0.0.2"]), "whatever probes say");
     served.run(&["override", "main/e2", "off"]);
@@ -112,6 +117,36 @@ fn h16_switching_off_and_on_and_forcing_verdicts() {
     served.run(&["disable", "main", "--for", "1s"]);
     assert!(served.answers(&["203.0.113.5"]));
     until("the pool is back by itself", || served.answers(&["127.0.0.1"]));
+}
+
+#[test]
+fn an_enable_that_the_configuration_has_come_to_say_leaves_no_override() {
+    let off = fixed("192.0.2.1", 30).replace("name: one,", "name: one, enabled: false,");
+    assert!(off.contains("enabled: false"));
+    let served = Served::start(&off);
+    let told = served.run(&["enable", "main/one"]);
+    assert!(told.starts_with("main/one is enabled over the configuration\n"), "nothing tests it: {told}");
+    assert!(told.contains("`hale disable main/one`") && served.answers(&["192.0.2.1"]), "{told}");
+    served.folder.replace("a.yaml", &fixed("192.0.2.1", 30));
+    served.run(&["reload"]);
+    served.run(&["enable", "main/one"]);
+    let shown = served.json(&["status", "main/one"]);
+    assert_eq!(shown["pools"][0]["endpoints"][0]["overrides"], json!([]), "as configured");
+    let told = served.run(&["disable", "main/one"]);
+    assert!(told.starts_with("main/one is disabled\n"), "nothing probes it: {told}");
+}
+
+#[test]
+fn a_drain_that_ends_before_it_is_drained_says_so() {
+    let served = Served::start(&fixed("192.0.2.1", 30));
+    let told = served.run(&["drain", "main/one", "--for", "12s"]);
+    assert!(told.contains("that is before it is drained"), "{told}");
+    let begun = Instant::now();
+    let ended = served.try_run(&["drain", "main/one", "--wait", "--for", "12s"]);
+    assert_eq!(ended.code(), Some(1));
+    assert!(ended.log.contains("main/one is never drained"), "{}", ended.log);
+    assert!(begun.elapsed() < Duration::from_secs(11), "{:?}", begun.elapsed());
+    assert!(!served.run(&["drain", "main/one", "--for", "31s"]).contains("before it is drained"));
 }
 
 #[test]

@@ -348,6 +348,9 @@ fn in_words(change: &Change) -> String {
         Change::Endpoint { scope, from, to, cause, .. } => {
             format!("endpoint {scope}: {} -> {}, {}", stands(from), stands(to), cause.reason())
         }
+        Change::Gone { scope, from, reason, .. } => {
+            format!("endpoint {scope}: {} -> gone, {reason}", stands(from))
+        }
         Change::CannotProbe { scope, reason, .. } => {
             format!("endpoint {scope}: cannot be probed, {reason}")
         }
