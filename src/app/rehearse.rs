@@ -15,8 +15,8 @@ use crate::telemetry;
 /// Columns of text that goes to no terminal.
 const WIDTH: usize = 100;
 
-/// As many events as a run may have: some seconds of this machine's time.
-const MOST_EVENTS: u64 = 20_000_000;
+/// As many events as a run may have: some seconds and some hundred MiB.
+const MOST_EVENTS: u64 = 5_000_000;
 
 /// What is wanted of a run.
 #[derive(Clone, Debug)]
