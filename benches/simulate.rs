@@ -4,6 +4,7 @@
 //! broken in which; with `--sabotage NAME` in worlds broken on purpose. A seed is enough to see it again:
 //! `HALE_SEEDS=7-8 cargo test --test it simulation`.
 
+use std::panic::catch_unwind;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -37,7 +38,8 @@ fn main() {
                     if seed >= from + seeds {
                         return;
                     }
-                    match run(seed, sabotage) {
+                    let lived = catch_unwind(|| run(seed, sabotage));
+                    match lived.unwrap_or_else(|_| Err(format!("seed {seed}: a panic"))) {
                         Ok(tally) => add(&mut total.lock().unwrap(), tally),
                         Err(what) => {
                             println!("{what}");

@@ -491,7 +491,9 @@ impl Life {
             let model = self.drive.engine.model();
             let pool = model.pool_named(&scope.pool).expect("a pool of the model");
             let place = model.pool(pool).endpoints.iter().position(|endpoint| endpoint.name == *name);
-            let standing = self.drive.engine.table().standings(pool)[place.expect("an endpoint of the pool")];
+            // its address may have left the host name at this very moment
+            let Some(place) = place else { return Ok(()) };
+            let standing = self.drive.engine.table().standings(pool)[place];
             if standing.fitness.counts() {
                 return Err(format!("{scope} is drained, and stands as {:?}", standing.fitness));
             }
