@@ -53,6 +53,7 @@ use crate::publish::Publisher;
 use crate::serve::{self, ListenError};
 use crate::state::{self, Directory, Journal, OpenError};
 use crate::telemetry;
+use crate::wire::Service;
 
 use operator::{Desk, Upkeep};
 use threads::{Places, Threads};
@@ -111,6 +112,8 @@ impl From<ListenError> for StartError {
 /// A running server.
 pub struct Running {
     server: serve::Server,
+    /// What the server tells of itself.
+    services: Publisher<Service>,
     control: Control,
     engine: JoinHandle<()>,
     /// Answers operators, where there is a state directory.
@@ -333,11 +336,12 @@ pub async fn start_with(
             "the first round of probes isn't complete; what is still unknown counts as down"
         );
     }
-    let server = claim.bind(limits, reader, &Handle::current())?;
+    let services = Publisher::new(Arc::new(Service::default()));
+    let server = claim.bind(limits, reader, services.reader(), &Handle::current())?;
     for address in server.addresses() {
         info!(zones = loaded.model.zones.len(), "serving on {address} (UDP and TCP)");
     }
-    Ok(Running { server, control, engine, desk, reloads: wanted_reloads, stop, threads })
+    Ok(Running { server, services, control, engine, desk, reloads: wanted_reloads, stop, threads })
 }
 
 /// Lets operators ask at the directory's socket, if there can be one.
@@ -371,6 +375,11 @@ async fn listen(listener: Option<Listener>, desk: Arc<Desk>) -> std::convert::In
 }
 
 impl Running {
+    /// Tells clients of the server what `service` says from now on.
+    pub fn present(&mut self, service: Service) {
+        self.services.publish(Arc::new(service));
+    }
+
     /// Where it answers, port 0 resolved.
     pub fn addresses(&self) -> &[SocketAddr] {
         self.server.addresses()

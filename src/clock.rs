@@ -46,6 +46,12 @@ impl Clock {
     }
 }
 
+/// The wall clock's Unix time in seconds, as DNS counts it (RFC 1982): it goes
+/// round in 2106.
+pub fn unix_seconds() -> u32 {
+    unix().as_secs() as u32
+}
+
 /// The wall clock's Unix time; zero before 1970.
 fn unix() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO)

@@ -12,7 +12,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::mem::{offset_of, size_of};
-use std::net::{IpAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -103,6 +103,7 @@ union Info {
 const _: () = assert!(offset_of!(Control, info) == size_of::<cmsghdr>());
 const _: () = assert!(size_of::<libc::sockaddr_in>() <= size_of::<sockaddr_in6>());
 const _: () = assert!(offset_of!(libc::sockaddr_in, sin_port) == offset_of!(sockaddr_in6, sin6_port));
+const _: () = assert!(offset_of!(libc::sockaddr_in, sin_addr) == offset_of!(sockaddr_in6, sin6_flowinfo));
 
 // SAFETY: the storage belongs to this value alone, and only `&mut self` methods touch it.
 unsafe impl Send for Batch {}
@@ -161,9 +162,9 @@ impl Batch {
         Ok(if from_nowhere { 0 } else { self.received })
     }
 
-    /// The query of the `i`th datagram, and room for the reply to it. None when it must not be
+    /// The `i`th datagram's client and query, and room for the reply. None when it must not be
     /// answered: cut short, or sent from port 0, where no reply can arrive.
-    pub fn message(&mut self, i: usize) -> Option<(&[u8], &mut [u8])> {
+    pub fn message(&mut self, i: usize) -> Option<(SocketAddr, &[u8], &mut [u8])> {
         assert!(i < self.received && self.queued < DEPTH);
         let at = self.storage.as_ptr();
         // SAFETY: `i` is in bounds, and so are REPLY octets after `filled`, as fewer than DEPTH replies
@@ -178,7 +179,7 @@ impl Batch {
             let length = (*head).msg_len as usize;
             let query = std::slice::from_raw_parts((&raw const (*at).queries[i]).cast(), length);
             let room = (&raw mut (*at).replies).cast::<u8>().add(self.filled);
-            Some((query, std::slice::from_raw_parts_mut(room, REPLY)))
+            Some((client_of(&(*at).clients[i]), query, std::slice::from_raw_parts_mut(room, REPLY)))
         }
     }
 
@@ -237,6 +238,16 @@ impl Drop for Batch {
         // SAFETY: made by `Box::leak` in `new`, given back once.
         drop(unsafe { Box::from_raw(self.storage.as_ptr()) });
     }
+}
+
+/// The address a datagram came from. IPv4 comes in the first octets of the same room.
+fn client_of(client: &sockaddr_in6) -> SocketAddr {
+    let port = u16::from_be(client.sin6_port);
+    if i32::from(client.sin6_family) == libc::AF_INET {
+        // `sockaddr_in` has its address where the other form has its flow information
+        return (Ipv4Addr::from(client.sin6_flowinfo.to_ne_bytes()), port).into();
+    }
+    (Ipv6Addr::from(client.sin6_addr.s6_addr).to_canonical(), port).into()
 }
 
 /// Makes "it was sent to this address" into "send it from this address".
@@ -363,7 +374,7 @@ mod tests {
             }
             assert_eq!(batch.receive(&server, true).expect("received"), DEPTH);
             for i in 0..DEPTH {
-                let (query, room) = batch.message(i).expect("a datagram");
+                let (_, query, room) = batch.message(i).expect("a datagram");
                 assert_eq!(query, [round, i as u8]);
                 room[..3].copy_from_slice(&[query[0], query[1], 7]);
                 batch.reply(i, 3);
@@ -405,7 +416,7 @@ mod tests {
         client.send(&[1; QUERY]).expect("sent");
         assert_eq!(batch.receive(&server, true).expect("received"), 2);
         assert!(batch.message(0).is_none());
-        assert_eq!(batch.message(1).expect("as long as allowed").0.len(), QUERY);
+        assert_eq!(batch.message(1).expect("as long as allowed").1.len(), QUERY);
     }
 
     #[test]

@@ -35,10 +35,10 @@ pub use self::holder::{Process, Protocol};
 use self::lock::{Lock, Refusal};
 use crate::authority::Snapshot;
 use crate::publish::Reader;
-use crate::wire::{self, Client};
+use crate::wire::{self, Client, Replied, Service};
 
 /// The shape of `wire::respond`.
-pub type Respond = fn(&Snapshot, &[u8], Client, &mut [u8]) -> usize;
+pub type Respond = fn(&Snapshot, &Service, &[u8], Client, &mut [u8]) -> Replied;
 
 /// What clients may take of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,9 +169,10 @@ impl Claim {
         self,
         limits: Limits,
         reader: Reader<Snapshot>,
+        services: Reader<Service>,
         runtime: &Handle,
     ) -> Result<Server, ListenError> {
-        self.bind_with(limits, reader, runtime, wire::respond)
+        self.bind_with(limits, reader, services, runtime, wire::respond)
     }
 
     /// The same, with another function that makes the replies.
@@ -179,6 +180,7 @@ impl Claim {
         self,
         limits: Limits,
         reader: Reader<Snapshot>,
+        services: Reader<Service>,
         runtime: &Handle,
         respond: Respond,
     ) -> Result<Server, ListenError> {
@@ -203,7 +205,7 @@ impl Claim {
         let first = addresses.first().copied().unwrap_or_else(|| ([0; 4], 0).into());
         let failed = |doing| move |error| ListenError::Failed { address: first, doing, error };
 
-        let stream = Arc::new(stream::Shared::new(limits, reader.glance(), respond));
+        let stream = Arc::new(stream::Shared::new(limits, reader.glance(), services.glance(), respond));
         let (stop, stopped) = watch::channel(false);
         let acceptor = {
             let _inside = runtime.enter();
@@ -214,7 +216,13 @@ impl Claim {
         let workers = Vec::new();
         let mut server = Server { addresses, workers, workers_ended, stream, stop, acceptor, _locks: locks };
         for (number, socket) in sockets.into_iter().enumerate() {
-            let worker = udp::Worker::start(number, socket, reader.clone(), respond, ended.clone());
+            let worker = udp::Worker::start(
+                number,
+                socket,
+                (reader.clone(), services.clone()),
+                respond,
+                ended.clone(),
+            );
             server.workers.push(worker.map_err(failed("start a thread for"))?);
         }
         Ok(server)

@@ -10,27 +10,83 @@
 
 mod query;
 mod reply;
+mod service;
+
+use std::net::IpAddr;
 
 use crate::authority::{Found, Key, Names, Node, Rrset, Snapshot, rtype};
 use crate::steering::Chance;
 use query::{Query, Question};
 use reply::Reply;
+pub use service::Service;
 
 /// What of the client matters to the answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Client {
     pub transport: Transport,
+    /// Where the query comes from, behind any proxy; an IPv4 address is never
+    /// in its form mapped into IPv6.
+    pub address: IpAddr,
     /// Chance for this one answer: which addresses, in which order.
     pub entropy: u64,
+    /// Unix time in seconds, as DNS counts it (RFC 1982).
+    pub now: u32,
 }
 
-/// How the query came, as far as it limits the reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How the query came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// One datagram each way.
     Udp,
-    /// Length-prefixed messages over a stream.
-    Stream,
+    /// Length-prefixed messages over a stream (RFC 7766).
+    Tcp,
+    /// The same within TLS (RFC 7858).
+    Tls,
+    /// A message as the body of a request (RFC 8484), over HTTP/2 or HTTP/3.
+    Https,
+    /// A stream for each message (RFC 9250).
+    Quic,
+}
+
+impl Transport {
+    /// Whether a reply must fit a datagram.
+    pub fn is_datagram(self) -> bool {
+        self == Transport::Udp
+    }
+
+    /// Whether nobody on the way can read along, so that replies are padded.
+    pub fn is_encrypted(self) -> bool {
+        match self {
+            Transport::Udp | Transport::Tcp => false,
+            Transport::Tls | Transport::Https | Transport::Quic => true,
+        }
+    }
+}
+
+/// A reply, and what limiting the rate of replies goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replied {
+    /// Octets written; 0 means that nothing may be sent.
+    pub length: usize,
+    pub class: Class,
+    /// The same for replies that an attacker could ask for in place of one
+    /// another: one number for each name that exists, whatever a wildcard makes
+    /// of it, for each zone's missing names, and for all errors.
+    pub subject: u32,
+    /// The client has shown that it gets what is sent to its address: by a
+    /// server cookie (RFC 7873), or by a transport with a handshake.
+    pub vouched: bool,
+}
+
+/// Kinds of replies that are limited apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    Answer,
+    Referral,
+    NoData,
+    Nxdomain,
+    /// REFUSED, FORMERR and the like.
+    Error,
 }
 
 /// The largest reply over UDP, and the size this server advertises
@@ -59,28 +115,36 @@ const MAX_CHAIN: usize = 8;
 
 /// Answers one query from one snapshot. Writes the reply to the beginning of
 /// `out`, which must hold [`MAX_UDP`] octets for a datagram and
-/// [`MAX_MESSAGE`] for a stream, and returns its length; 0 means that nothing
-/// may be sent.
-pub fn respond(snapshot: &Snapshot, query: &[u8], client: Client, out: &mut [u8]) -> usize {
-    let Some(header) = query::Header::read(query) else { return 0 };
+/// [`MAX_MESSAGE`] for anything else.
+pub fn respond(
+    snapshot: &Snapshot,
+    service: &Service,
+    query: &[u8],
+    client: Client,
+    out: &mut [u8],
+) -> Replied {
+    let vouched = client.transport != Transport::Udp;
+    let replied = |length| Replied { length, class: Class::Answer, subject: 0, vouched };
+    let Some(header) = query::Header::read(query) else { return replied(0) };
     let mut key = Key::default();
     let parsed = query::parse(query, &header, &mut key);
     let (question, edns, error) = match &parsed {
         Ok(Query { question, edns }) => (Some(*question), *edns, None),
         Err(failed) => (failed.question, failed.edns, Some(failed.rcode)),
     };
-    let limit = match (client.transport, edns) {
-        (Transport::Stream, _) => MAX_MESSAGE,
-        (Transport::Udp, None) => 512,
-        (Transport::Udp, Some(edns)) => usize::from(edns.udp_size).clamp(512, MAX_UDP),
+    let limit = match edns {
+        _ if !client.transport.is_datagram() => MAX_MESSAGE,
+        None => 512,
+        Some(edns) => usize::from(edns.udp_size).clamp(512, MAX_UDP),
     };
+    let _ = service;
     let mut reply = Reply::begin(out, limit, &header, question, query, edns);
     if let Some(rcode) = error {
         reply.set_rcode(rcode);
     } else if let Some(question) = question {
         answer(snapshot, question, &mut key, Chance::new(client.entropy), &mut reply);
     }
-    reply.finish()
+    replied(reply.finish())
 }
 
 /// Fills in the sections of the reply to a well-formed query.

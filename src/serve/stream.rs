@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
-use std::net::{SocketAddr, TcpListener as StdListener};
+use std::net::{IpAddr, SocketAddr, TcpListener as StdListener};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -32,8 +32,9 @@ use super::chance::Chance;
 use super::counters::{Counters, Totals};
 use super::{Limits, Respond};
 use crate::authority::Snapshot;
+use crate::clock;
 use crate::publish::Glance;
-use crate::wire::{self, Client, Transport};
+use crate::wire::{self, Client, Service, Transport};
 
 /// The length before each message.
 const PREFIX: usize = 2;
@@ -64,6 +65,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_
 pub(super) struct Shared {
     pub limits: Limits,
     pub snapshots: Glance<Snapshot>,
+    pub services: Glance<Service>,
     pub respond: Respond,
     pub counters: Counters,
     numbers: Numbers,
@@ -81,9 +83,14 @@ struct Numbers {
 }
 
 impl Shared {
-    pub fn new(limits: Limits, snapshots: Glance<Snapshot>, respond: Respond) -> Shared {
+    pub fn new(
+        limits: Limits,
+        snapshots: Glance<Snapshot>,
+        services: Glance<Service>,
+        respond: Respond,
+    ) -> Shared {
         let (counters, numbers, progress) = Default::default();
-        Shared { limits, snapshots, respond, counters, numbers, progress }
+        Shared { limits, snapshots, services, respond, counters, numbers, progress }
     }
 
     pub fn add_to(&self, totals: &mut Totals) {
@@ -173,9 +180,9 @@ impl Acceptor {
                 }
                 accepted = accept(&self.listeners, self.turn), if !pausing.is_some_and(|(waiting, _)| waiting) => {
                     match accepted {
-                        Ok(stream) => {
+                        Ok((stream, address)) => {
                             pausing = None;
-                            self.seat(stream);
+                            self.seat(stream, address.ip().to_canonical());
                         }
                         Err(error) if concerns_one_connection(&error) => {}
                         // Descriptors or memory are short. Spinning would not help; a connection
@@ -195,7 +202,7 @@ impl Acceptor {
     }
 
     /// Starts a connection's task, at the cost of another connection if need be.
-    fn seat(&mut self, stream: TcpStream) {
+    fn seat(&mut self, stream: TcpStream, address: IpAddr) {
         self.turn += 1;
         self.shared.numbers.accepted.fetch_add(1, Relaxed);
         let open = Open(Arc::clone(&self.shared));
@@ -206,7 +213,8 @@ impl Acceptor {
         let seat = Arc::new(Seat::default());
         seat.got_on(&self.shared);
         let mine = Arc::clone(&seat);
-        let task = self.tasks.spawn(async move { serve(stream, &open.0, &mine).await });
+        let peer = Peer { transport: Transport::Tcp, address };
+        let task = self.tasks.spawn(async move { serve(stream, peer, &open.0, &mine).await });
         self.connections.insert(task.id(), seat);
     }
 
@@ -223,8 +231,10 @@ impl Acceptor {
 
     /// Lets every connection answer what it has received, those not yet accepted among them.
     async fn finish(mut self) {
-        while let Ok(Ok(stream)) = timeout(Duration::ZERO, accept(&self.listeners, self.turn)).await {
-            self.seat(stream);
+        while let Ok(Ok((stream, address))) =
+            timeout(Duration::ZERO, accept(&self.listeners, self.turn)).await
+        {
+            self.seat(stream, address.ip().to_canonical());
         }
         self.listeners.clear();
         for seat in self.connections.values() {
@@ -237,13 +247,13 @@ impl Acceptor {
 
 /// The next connection on any of the listeners. With another `turn`, another of them comes first,
 /// so that a flood on one address does not shut out the others.
-async fn accept(listeners: &[TcpListener], turn: u64) -> io::Result<TcpStream> {
+async fn accept(listeners: &[TcpListener], turn: u64) -> io::Result<(TcpStream, SocketAddr)> {
     let first = turn.checked_rem(listeners.len() as u64).unwrap_or(0) as usize;
     let (last, first) = listeners.split_at(first);
     poll_fn(|context| {
         for listener in first.iter().chain(last) {
             if let Poll::Ready(accepted) = listener.poll_accept(context) {
-                return Poll::Ready(accepted.map(|(stream, _)| stream));
+                return Poll::Ready(accepted);
             }
         }
         Poll::Pending
@@ -272,6 +282,13 @@ impl Drop for Open {
 /// A seat's progress when the acceptor has given it to somebody else.
 const EVICTED: u64 = u64::MAX;
 
+/// Who is at the other end.
+#[derive(Clone, Copy, Debug)]
+struct Peer {
+    transport: Transport,
+    address: IpAddr,
+}
+
 /// What a connection waits for; each has its time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
@@ -299,6 +316,7 @@ enum Turn {
 #[derive(Debug)]
 struct Connection<S> {
     stream: S,
+    peer: Peer,
     /// Received and not yet answered: part of a message, seldom more.
     carried: Vec<u8>,
     /// Replies the client has not taken, of which `taken` octets are gone.
@@ -307,9 +325,9 @@ struct Connection<S> {
 }
 
 /// Serves one connection until its client closes it, or a limit does.
-async fn serve<S: AsyncRead + AsyncWrite + Unpin>(stream: S, shared: &Shared, seat: &Seat) {
+async fn serve<S: AsyncRead + AsyncWrite + Unpin>(stream: S, peer: Peer, shared: &Shared, seat: &Seat) {
     let limits = &shared.limits;
-    let mut connection = Connection { stream, carried: Vec::new(), pending: Vec::new(), taken: 0 };
+    let mut connection = Connection { stream, peer, carried: Vec::new(), pending: Vec::new(), taken: 0 };
     let mut last_orders = pin!(seat.last_orders.notified());
     let mut deadline = pin!(sleep(limits.tcp_idle));
     let mut wait = Wait::Idle;
@@ -377,7 +395,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 end += read;
             }
             desk.input[..self.carried.len()].copy_from_slice(&self.carried);
-            let Answered { messages, used, filled, garbage } = desk.answer(end, shared);
+            let Answered { messages, used, filled, garbage } = desk.answer(end, self.peer, shared);
             self.carry(&desk.input[used..end]);
             if messages > 0 {
                 seat.got_on(shared); // before its client can know
@@ -494,9 +512,11 @@ struct Answered {
 
 impl Desk {
     /// Answers the complete messages in `input[..end]`, as far as there is room for replies.
-    fn answer(&mut self, end: usize, shared: &Shared) -> Answered {
+    fn answer(&mut self, end: usize, peer: Peer, shared: &Shared) -> Answered {
         let mut done = Answered { messages: 0, used: 0, filled: 0, garbage: false };
-        let snapshot = shared.snapshots.newest();
+        let (snapshot, service) = (shared.snapshots.newest(), shared.services.newest());
+        let Peer { transport, address } = peer;
+        let now = clock::unix_seconds();
         while let Some(message) = next_message(&self.input[done.used..end]) {
             if message.len() < HEADER {
                 done.garbage = true;
@@ -507,10 +527,11 @@ impl Desk {
             }
             let (prefix, room) = self.output[done.filled..].split_at_mut(PREFIX);
             let room = &mut room[..MESSAGE];
-            let client = Client { transport: Transport::Stream, entropy: self.chance.next() };
-            let length =
-                catch_unwind(AssertUnwindSafe(|| (shared.respond)(&snapshot, message, client, room)));
-            let length = length.unwrap_or_else(|_| {
+            let client = Client { transport, address, entropy: self.chance.next(), now };
+            let replied = catch_unwind(AssertUnwindSafe(|| {
+                (shared.respond)(&snapshot, &service, message, client, room)
+            }));
+            let length = replied.map(|replied| replied.length).unwrap_or_else(|_| {
                 shared.counters.panic();
                 super::server_failure(message, room)
             });

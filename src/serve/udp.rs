@@ -20,9 +20,10 @@ use super::Respond;
 use super::chance::Chance;
 use super::counters::Counters;
 use crate::authority::Snapshot;
+use crate::clock;
 use crate::os::{self, Batch, DEPTH};
 use crate::publish::Reader;
-use crate::wire::{Client, Transport};
+use crate::wire::{Client, Service, Transport};
 
 /// How long an idle worker may keep an old snapshot alive.
 const LET_GO: Duration = Duration::from_secs(2);
@@ -79,7 +80,7 @@ impl Worker {
     pub fn start(
         number: usize,
         socket: UdpSocket,
-        reader: Reader<Snapshot>,
+        (reader, services): (Reader<Snapshot>, Reader<Service>),
         respond: Respond,
         ended: mpsc::Sender<()>,
     ) -> io::Result<Worker> {
@@ -87,7 +88,8 @@ impl Worker {
         let shared =
             Arc::new(Shared { socket, stopping: AtomicBool::new(false), counters: Counters::default() });
         let inside = Arc::clone(&shared);
-        let mut desk = Desk { batch: Batch::new(addressed), chance: Chance::new(), respond, reader };
+        let mut desk =
+            Desk { batch: Batch::new(addressed), chance: Chance::new(), respond, reader, services };
         thread::Builder::new().name(format!("udp-{number}")).spawn(move || {
             desk.work(&inside);
             drop(inside);
@@ -117,6 +119,7 @@ struct Desk {
     batch: Batch,
     chance: Chance,
     reader: Reader<Snapshot>,
+    services: Reader<Service>,
     respond: Respond,
 }
 
@@ -142,13 +145,15 @@ impl Desk {
         let mut next = 0;
         while next < count {
             let poison = catch_unwind(AssertUnwindSafe(|| {
-                let snapshot = self.reader.latest();
+                let (snapshot, service) = (self.reader.latest(), self.services.latest());
+                let now = clock::unix_seconds();
                 while next < count {
                     let i = next;
                     next += 1;
-                    let Some((query, room)) = self.batch.message(i) else { continue };
-                    let client = Client { transport: Transport::Udp, entropy: self.chance.next() };
-                    let length = (self.respond)(snapshot, query, client, room);
+                    let Some((address, query, room)) = self.batch.message(i) else { continue };
+                    let (transport, entropy) = (Transport::Udp, self.chance.next());
+                    let client = Client { transport, address: address.ip(), entropy, now };
+                    let length = (self.respond)(snapshot, service, query, client, room).length;
                     if length > 0 {
                         shared.counters.reply(&room[..length]);
                         self.batch.reply(i, length);
@@ -165,7 +170,7 @@ impl Desk {
 
     /// SERVFAIL for a query whose answering panicked.
     fn apologize(&mut self, i: usize, shared: &Shared) {
-        let Some((query, room)) = self.batch.message(i) else { return };
+        let Some((_, query, room)) = self.batch.message(i) else { return };
         let length = super::server_failure(query, room);
         if length > 0 {
             shared.counters.reply(&room[..length]);
@@ -177,7 +182,10 @@ impl Desk {
     fn bear(&mut self, error: io::Error) {
         use io::ErrorKind::{ConnectionRefused, Interrupted, TimedOut, WouldBlock};
         match error.kind() {
-            WouldBlock | TimedOut => drop(self.reader.latest()),
+            WouldBlock | TimedOut => {
+                self.reader.latest();
+                self.services.latest();
+            }
             // An ICMP answer to an earlier reply; a signal.
             ConnectionRefused | Interrupted => {}
             // Out of memory, say: soon over, and no reason to spin until then.

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use haledns::authority::Snapshot;
 use haledns::publish::Publisher;
 use haledns::serve::{Claim, Limits, ListenError, Protocol, Respond, Server, Totals, claim};
-use haledns::wire::{self, Client};
+use haledns::wire::{self, Class, Client, Replied, Service};
 use socket2::{Domain, Socket, Type};
 use tokio::runtime::{Builder, Runtime};
 
@@ -31,16 +31,18 @@ const LOOPBACK: [SocketAddr; 1] = [SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOS
 struct World {
     server: Option<Server>,
     runtime: Runtime,
-    _publisher: Publisher<Snapshot>,
+    _publishers: (Publisher<Snapshot>, Publisher<Service>),
 }
 
 impl World {
     fn new(addresses: &[SocketAddr], limits: Limits, respond: Respond) -> World {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let publisher = Publisher::new(Arc::new(Snapshot::default()));
+        let services = Publisher::new(Arc::new(Service::default()));
+        let (snapshot, service) = (publisher.reader(), services.reader());
         let claim = claim(addresses).unwrap();
-        let server = claim.bind_with(limits, publisher.reader(), runtime.handle(), respond).unwrap();
-        World { server: Some(server), runtime, _publisher: publisher }
+        let server = claim.bind_with(limits, snapshot, service, runtime.handle(), respond).unwrap();
+        World { server: Some(server), runtime, _publishers: (publisher, services) }
     }
 
     fn with(limits: Limits) -> World {
@@ -109,6 +111,16 @@ fn query(id: u16) -> Vec<u8> {
 fn framed(id: u16) -> Vec<u8> {
     let query = query(id);
     [&(query.len() as u16).to_be_bytes()[..], &query].concat()
+}
+
+fn replied(length: usize) -> Replied {
+    Replied { length, class: Class::Answer, subject: 0, vouched: true }
+}
+
+/// Gives the query back as a reply of 60,000 octets.
+fn at_length(_: &Snapshot, _: &Service, query: &[u8], _: Client, out: &mut [u8]) -> Replied {
+    out[..query.len()].copy_from_slice(query);
+    replied(60_000)
 }
 
 /// The id of a reply.
@@ -307,9 +319,15 @@ fn a_datagram_from_port_0_is_ignored() {
 #[test]
 fn many_queries_from_many_clients_are_all_answered_by_several_workers() {
     static NAMES: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    fn noting(snapshot: &Snapshot, query: &[u8], client: Client, out: &mut [u8]) -> usize {
+    fn noting(
+        snapshot: &Snapshot,
+        service: &Service,
+        query: &[u8],
+        client: Client,
+        out: &mut [u8],
+    ) -> Replied {
         NAMES.lock().unwrap().insert(thread::current().name().unwrap_or_default().into());
-        wire::respond(snapshot, query, client, out)
+        wire::respond(snapshot, service, query, client, out)
     }
     let limits = Limits { udp_workers: 2, ..Limits::default() };
     let world = World::new(&LOOPBACK, limits, noting);
@@ -340,9 +358,15 @@ fn many_queries_from_many_clients_are_all_answered_by_several_workers() {
 #[test]
 fn chance_differs_from_answer_to_answer() {
     static SEEN: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
-    fn noting(snapshot: &Snapshot, query: &[u8], client: Client, out: &mut [u8]) -> usize {
+    fn noting(
+        snapshot: &Snapshot,
+        service: &Service,
+        query: &[u8],
+        client: Client,
+        out: &mut [u8],
+    ) -> Replied {
         SEEN.lock().unwrap().insert(client.entropy);
-        wire::respond(snapshot, query, client, out)
+        wire::respond(snapshot, service, query, client, out)
     }
     let world = World::new(&LOOPBACK, few(), noting);
     let (socket, mut stream) = (udp(world.address()), world.tcp());
@@ -354,11 +378,17 @@ fn chance_differs_from_answer_to_answer() {
 }
 
 /// Panics, without a word to the panic hook, at queries with an odd id.
-fn afraid_of_odd_ids(snapshot: &Snapshot, query: &[u8], client: Client, out: &mut [u8]) -> usize {
+fn afraid_of_odd_ids(
+    snapshot: &Snapshot,
+    service: &Service,
+    query: &[u8],
+    client: Client,
+    out: &mut [u8],
+) -> Replied {
     if query[1] & 1 == 1 {
         resume_unwind(Box::new("odd"));
     }
-    wire::respond(snapshot, query, client, out)
+    wire::respond(snapshot, service, query, client, out)
 }
 
 #[test]
@@ -417,12 +447,12 @@ fn a_query_may_come_octet_by_octet() {
 
 #[test]
 fn many_pipelined_queries_with_long_replies_are_all_answered() {
-    fn at_length(_: &Snapshot, query: &[u8], _: Client, out: &mut [u8]) -> usize {
+    fn longest(_: &Snapshot, _: &Service, query: &[u8], _: Client, out: &mut [u8]) -> Replied {
         out[..query.len()].copy_from_slice(query);
         out[2] |= 0x80;
-        65535
+        replied(65535)
     }
-    let world = World::new(&LOOPBACK, few(), at_length);
+    let world = World::new(&LOOPBACK, few(), longest);
     let mut stream = world.tcp();
     stream.write_all(&(0..300).flat_map(framed).collect::<Vec<_>>()).unwrap();
     for number in 0..300 {
@@ -519,10 +549,6 @@ fn an_http_client_does_not_hang() {
 
 #[test]
 fn a_client_that_reads_no_replies_is_closed() {
-    fn at_length(_: &Snapshot, query: &[u8], _: Client, out: &mut [u8]) -> usize {
-        out[..query.len()].copy_from_slice(query);
-        60_000
-    }
     let limits = Limits { tcp_write: Duration::from_millis(100), ..few() };
     let world = World::new(&LOOPBACK, limits, at_length);
     let mut stream = world.tcp();
@@ -592,9 +618,15 @@ fn plays_few_descriptors() {
 #[test]
 fn stop_answers_the_datagrams_that_have_arrived() {
     static GATE: Gate = Gate::new();
-    fn held_up(snapshot: &Snapshot, query: &[u8], client: Client, out: &mut [u8]) -> usize {
+    fn held_up(
+        snapshot: &Snapshot,
+        service: &Service,
+        query: &[u8],
+        client: Client,
+        out: &mut [u8],
+    ) -> Replied {
         GATE.pass();
-        wire::respond(snapshot, query, client, out)
+        wire::respond(snapshot, service, query, client, out)
     }
     let mut world = World::new(&LOOPBACK, few(), held_up);
     let socket = udp(world.address());
@@ -613,9 +645,15 @@ fn stop_answers_the_datagrams_that_have_arrived() {
 #[test]
 fn stop_answers_the_messages_that_have_arrived_and_closes() {
     static GATE: Gate = Gate::new();
-    fn held_up(snapshot: &Snapshot, query: &[u8], client: Client, out: &mut [u8]) -> usize {
+    fn held_up(
+        snapshot: &Snapshot,
+        service: &Service,
+        query: &[u8],
+        client: Client,
+        out: &mut [u8],
+    ) -> Replied {
         GATE.pass();
-        wire::respond(snapshot, query, client, out)
+        wire::respond(snapshot, service, query, client, out)
     }
     let mut world = World::new(&LOOPBACK, few(), held_up);
     let mut stream = world.tcp();
@@ -634,10 +672,6 @@ fn stop_answers_the_messages_that_have_arrived_and_closes() {
 
 #[test]
 fn stop_returns_within_a_second_whatever_clients_do() {
-    fn at_length(_: &Snapshot, query: &[u8], _: Client, out: &mut [u8]) -> usize {
-        out[..query.len()].copy_from_slice(query);
-        60_000
-    }
     let mut idle = World::with(Limits { udp_workers: 3, ..Limits::default() });
     let address = idle.address();
     let begun = Instant::now();

@@ -1,5 +1,6 @@
 //! Replies octet by octet, read back by hickory-proto.
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
@@ -7,7 +8,7 @@ use haledns::authority::{Prepared, Snapshot};
 use haledns::config;
 use haledns::engine::{Engine, Event};
 use haledns::moment::Moment;
-use haledns::wire::{Client, MAX_MESSAGE, MAX_UDP, Transport, respond};
+use haledns::wire::{Client, MAX_MESSAGE, MAX_UDP, Service, Transport, respond};
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 
@@ -106,10 +107,14 @@ fn a_zone_that_comes_back_goes_on_with_its_serial() {
     assert!(serial(&both) > 1_700_000_000, "secondaries of a.test would not look at 100 again");
 }
 
+fn client(transport: Transport, entropy: u64) -> Client {
+    Client { transport, address: Ipv4Addr::new(192, 0, 2, 77).into(), entropy, now: 1_800_000_000 }
+}
+
 /// The reply's octets; empty: silence.
 fn raw(query: &[u8], transport: Transport) -> Vec<u8> {
     let mut out = vec![0xaa; if transport == Transport::Udp { MAX_UDP } else { MAX_MESSAGE }];
-    let length = respond(&SNAPSHOT, query, Client { transport, entropy: 7 }, &mut out);
+    let length = respond(&SNAPSHOT, &Service::default(), query, client(transport, 7), &mut out).length;
     out.truncate(length);
     out
 }
@@ -138,7 +143,7 @@ fn ask(name: &str, rtype: RecordType) -> Message {
 }
 
 fn over_tcp(name: &str, rtype: RecordType) -> Message {
-    read(&raw(&query(name, rtype).to_vec().unwrap(), Transport::Stream))
+    read(&raw(&query(name, rtype).to_vec().unwrap(), Transport::Tcp))
 }
 
 /// Records as `name ttl type data`.
@@ -517,11 +522,11 @@ fn the_query_path_allocates_nothing() {
     let mut out = vec![0; MAX_MESSAGE];
     let snapshot = Arc::clone(&SNAPSHOT);
     assert!(allocations::during(|| drop(std::hint::black_box(vec![1]))) > 0, "the counter counts");
-    for transport in [Transport::Udp, Transport::Stream] {
+    for transport in [Transport::Udp, Transport::Tcp] {
         let count = allocations::during(|| {
             for entropy in 0..1000 {
                 for query in &queries {
-                    respond(&snapshot, query, Client { transport, entropy }, &mut out);
+                    respond(&snapshot, &Service::default(), query, client(transport, entropy), &mut out);
                 }
             }
         });
@@ -572,8 +577,9 @@ fn a_million_mutated_queries_get_a_well_formed_reply_or_none() {
                 _ => {}
             }
         }
-        let transport = if round % 4 == 0 { Transport::Stream } else { Transport::Udp };
-        let length = respond(&SNAPSHOT, &octets, Client { transport, entropy: round }, &mut out);
+        let transport = if round % 4 == 0 { Transport::Tcp } else { Transport::Udp };
+        let replied = respond(&SNAPSHOT, &Service::default(), &octets, client(transport, round), &mut out);
+        let length = replied.length;
         if length == 0 {
             let silent = octets.len() < 12 || octets[2] & 0x80 != 0;
             assert!(silent, "round {round}: no reply to {octets:02x?}");
@@ -582,13 +588,13 @@ fn a_million_mutated_queries_get_a_well_formed_reply_or_none() {
         }
         replies += 1;
         assert!(octets[2] & 0x80 == 0 && out[2] & 0x80 != 0, "round {round}: a reply answers a query");
-        assert!(transport == Transport::Stream || length <= MAX_UDP, "round {round}: {length} octets");
+        assert!(transport == Transport::Tcp || length <= MAX_UDP, "round {round}: {length} octets");
         assert_eq!(out[..2], octets[..2], "round {round}");
         let parsed = Message::from_vec(&out[..length]);
         let parsed = parsed.unwrap_or_else(|error| panic!("round {round}: {error}: {octets:02x?}"));
         answers += u32::from(!parsed.answers.is_empty());
         let udp_size = parsed.edns.as_ref().map_or(512, |_| MAX_UDP);
-        assert!(transport == Transport::Stream || length <= udp_size, "round {round}: {length} octets");
+        assert!(transport == Transport::Tcp || length <= udp_size, "round {round}: {length} octets");
     }
     let counts = format!("{replies} replies, {answers} with answers, {silences} silences");
     assert!(replies > 100_000 && answers > 50_000 && silences > 10_000, "{counts}");

@@ -1,11 +1,11 @@
 //! A question, and a reply as `dig` shows it.
 
 use std::fmt::Write as _;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
 
 use haledns::authority::Snapshot;
-use haledns::wire::{self, Client, Transport};
+use haledns::wire::{self, Client, Service, Transport};
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 
@@ -57,9 +57,10 @@ pub struct Reply {
 /// Asks a snapshot over UDP; `entropy` is the chance of this one answer.
 pub fn snapshot(snapshot: &Snapshot, query: &[u8], entropy: u64) -> Reply {
     let mut out = [0; wire::MAX_UDP];
-    let client = Client { transport: Transport::Udp, entropy };
-    let length = wire::respond(snapshot, query, client, &mut out);
-    Reply::read(&out[..length])
+    let address = Ipv4Addr::LOCALHOST.into();
+    let client = Client { transport: Transport::Udp, address, entropy, now: 1_800_000_000 };
+    let replied = wire::respond(snapshot, &Service::default(), query, client, &mut out);
+    Reply::read(&out[..replied.length])
 }
 
 /// Asks a server with the program `dig`; none if no reply came.
