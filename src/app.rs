@@ -17,11 +17,13 @@ mod lookups;
 mod operator;
 pub mod rehearse;
 mod reload;
+mod services;
 mod threads;
 pub mod timing;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::pin;
@@ -39,7 +41,7 @@ use lookups::Lookups;
 
 use crate::authority::Prepared;
 use crate::clock::Clock;
-use crate::config::{self, Loaded, Settings};
+use crate::config::{self, Loaded, ServiceSettings, Settings};
 use crate::control::Listener;
 use crate::engine::{Change, Effect, Engine, Event, Lookup};
 use crate::events;
@@ -53,9 +55,9 @@ use crate::publish::Publisher;
 use crate::serve::{self, ListenError};
 use crate::state::{self, Directory, Journal, OpenError};
 use crate::telemetry;
-use crate::wire::Service;
 
 use operator::{Desk, Upkeep};
+use services::Services;
 use threads::{Places, Threads};
 
 pub use limits::raise_open_files;
@@ -112,8 +114,6 @@ impl From<ListenError> for StartError {
 /// A running server.
 pub struct Running {
     server: serve::Server,
-    /// What the server tells of itself.
-    services: Publisher<Service>,
     control: Control,
     engine: JoinHandle<()>,
     /// Answers operators, where there is a state directory.
@@ -129,6 +129,7 @@ pub struct Running {
 #[derive(Clone)]
 pub struct Control {
     wishes: mpsc::UnboundedSender<Wish>,
+    services: Arc<Services>,
 }
 
 /// Something to be asked of the engine, or done with it, by its own task.
@@ -148,6 +149,11 @@ impl Control {
     pub fn apply(&self, prepared: Prepared) {
         // an engine that has ended takes nothing more, and nobody waits for it
         let _ = self.wishes.send(Wish::Apply(prepared));
+    }
+
+    /// Tells clients what `settings` say from now on.
+    pub fn present(&self, settings: &ServiceSettings) {
+        self.services.present(settings);
     }
 
     /// Waits until what was done before is kept for the next start; else says
@@ -250,6 +256,23 @@ fn history(loaded: &Loaded, directory: Option<&Arc<Directory>>) -> Option<(Histo
     Some((history, left_open))
 }
 
+/// The secret of server cookies: kept in the state directory, so that clients
+/// need no new ones after a restart.
+fn cookie_secret(directory: Option<&Directory>) -> [u8; 16] {
+    let kept = directory.map(Directory::cookie_secret).transpose();
+    let kept = kept.unwrap_or_else(|error| {
+        warn!("the secret of server cookies can't be kept: {error}; clients get new cookies after a restart");
+        None
+    });
+    // a machine without chance of its own still gives the standard library some
+    let own = || {
+        os::random().unwrap_or_else(|_| {
+            RandomState::new().hash_one(0_u8).to_be_bytes().repeat(2).try_into().expect("twice 8 is 16")
+        })
+    };
+    kept.unwrap_or_else(own)
+}
+
 /// Starts serving `loaded`: claims the addresses, takes up what a former run
 /// left, makes the first round of probes for the rest (for `startup_wait` at
 /// most), and only then binds.
@@ -289,7 +312,9 @@ pub async fn start_with(
     let (ready, mut is_ready) = watch::channel(None);
     let publisher = Publisher::new(Arc::new(engine.snapshot()));
     let reader = publisher.reader();
-    let control = Control { wishes };
+    let secret = cookie_secret(directory.as_deref());
+    let services = Arc::new(Services::new(&settings.service, secret, limits.tcp_idle));
+    let control = Control { wishes, services: Arc::clone(&services) };
     let prober = Arc::new(Prober::new());
     let lookups = Arc::new(Lookups::new(&settings.resolvers, clock));
     let (history, notices) = announcer.counts();
@@ -336,12 +361,11 @@ pub async fn start_with(
             "the first round of probes isn't complete; what is still unknown counts as down"
         );
     }
-    let services = Publisher::new(Arc::new(Service::default()));
     let server = claim.bind(limits, reader, services.reader(), &Handle::current())?;
     for address in server.addresses() {
         info!(zones = loaded.model.zones.len(), "serving on {address} (UDP and TCP)");
     }
-    Ok(Running { server, services, control, engine, desk, reloads: wanted_reloads, stop, threads })
+    Ok(Running { server, control, engine, desk, reloads: wanted_reloads, stop, threads })
 }
 
 /// Lets operators ask at the directory's socket, if there can be one.
@@ -375,11 +399,6 @@ async fn listen(listener: Option<Listener>, desk: Arc<Desk>) -> std::convert::In
 }
 
 impl Running {
-    /// Tells clients of the server what `service` says from now on.
-    pub fn present(&mut self, service: Service) {
-        self.services.publish(Arc::new(service));
-    }
-
     /// Where it answers, port 0 resolved.
     pub fn addresses(&self) -> &[SocketAddr] {
         self.server.addresses()

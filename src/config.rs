@@ -38,6 +38,7 @@ pub use problem::{Also, Excerpt, Problem, ProblemKind, Report, Severity};
 use crate::model::Model;
 use crate::simulate::Script;
 use crate::timing::StartUps;
+use crate::wire::Secrets;
 use place::{Gather, Source, Span};
 
 /// Files above it are not read.
@@ -85,6 +86,29 @@ pub struct Settings {
     pub allow_lints: BTreeSet<String>,
     /// How much of the history is kept; none: there is none.
     pub history: Option<History>,
+    pub service: ServiceSettings,
+}
+
+/// What the server tells of itself, and whose cookies it takes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServiceSettings {
+    pub nsid: Option<Box<[u8]>>,
+    /// Answers to `version.bind` and `version.server`.
+    pub version: Option<Box<[u8]>>,
+    /// Answers to `id.server` and `hostname.bind`.
+    pub identity: Option<Box<[u8]>>,
+    pub cookies: Cookies,
+}
+
+/// Where the secrets of server cookies come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Cookies {
+    Off,
+    /// A secret of this server's own.
+    #[default]
+    Own,
+    /// Secrets shared with other servers.
+    Given(Secrets),
 }
 
 impl Default for Settings {
@@ -102,6 +126,7 @@ impl Default for Settings {
             resolvers: Vec::new(),
             allow_lints: BTreeSet::new(),
             history: Some(History::default()),
+            service: ServiceSettings::default(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What the operating system offers and no safe crate does: datagrams in
-//! batches, with the address each was sent to, four socket options, network
-//! namespaces, waiting for any file descriptor, and giving memory back; and
+//! batches, with the address each was sent to, four socket options, random
+//! octets, network namespaces, waiting for any file descriptor, and giving memory back; and
 //! reading files that may turn out to be none.
 //!
 //! All the `unsafe` of this crate is here. A [`Batch`] owns every octet and
@@ -45,6 +45,17 @@ pub fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     match octets.len() as u64 > limit {
         true => too_large(), // it grew
         false => Ok(octets),
+    }
+}
+
+/// Octets that nobody can guess.
+pub fn random<const N: usize>() -> io::Result<[u8; N]> {
+    use rustix::rand::{GetRandomFlags, getrandom};
+    let mut octets = [0; N];
+    // up to 256 octets come whole once the kernel has gathered enough at all
+    match getrandom(&mut octets, GetRandomFlags::empty())? {
+        length if length == N => Ok(octets),
+        _ => Err(io::ErrorKind::UnexpectedEof.into()),
     }
 }
 

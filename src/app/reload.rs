@@ -230,6 +230,7 @@ impl Reloader {
             let force = request.as_ref().is_some_and(|request| request.force);
             let attempt = self.read_files(seen, force).await;
             let summary = request.as_ref().map(|_| attempt.summary());
+            control.present(&self.settings.service);
             attempt.tell(&control); // first: what the engine is asked for next comes after it
             if let (Some(request), Some(summary)) = (request, summary) {
                 let _ = request.told.send(summary); // who has gone wants no answer
@@ -300,8 +301,10 @@ fn weigh(
     settings.reload_guard = loaded.settings.reload_guard; // works at once
     settings.allow_exec = loaded.settings.allow_exec; // has worked already
     settings.allow_lints.clone_from(&loaded.settings.allow_lints); // likewise
-    let settings_changed = loaded.settings != settings;
-    if loaded.model == model && !settings_changed {
+    let service = loaded.settings.service.clone(); // works at once, unless the whole is refused
+    let service_changed = service != settings.service;
+    let settings_changed = loaded.settings != Settings { service, ..settings.clone() };
+    if loaded.model == model && !settings_changed && !service_changed {
         return (settings, Ok(Reloaded::Unchanged { was_refused: false }));
     }
     if settings.reload_guard

@@ -16,7 +16,9 @@ pub mod rtype {
     pub const NS: u16 = 2;
     pub const CNAME: u16 = 5;
     pub const SOA: u16 = 6;
+    pub const TXT: u16 = 16;
     pub const AAAA: u16 = 28;
+    pub const DNAME: u16 = 39;
     pub const OPT: u16 = 41;
     pub const DS: u16 = 43;
     pub const IXFR: u16 = 251;
@@ -36,6 +38,8 @@ pub struct Node {
     name: u32,
     name_length: u8,
     sets_count: u8,
+    /// What doesn't exist below is renamed (RFC 6672).
+    dname: bool,
     sets: u32,
     zone: u32,
     balancer: u32,
@@ -59,6 +63,10 @@ struct Set {
 #[derive(Clone, Copy, Debug)]
 pub struct ZoneInfo {
     apex_length: u8,
+    /// The apex, and the node for it in the zone above, where that one is
+    /// served too.
+    apex: u32,
+    above: u32,
     soa_ttl: u32,
     minimum: u32,
     /// The SOA's RDATA, its serial left at 0.
@@ -72,6 +80,11 @@ impl ZoneInfo {
     /// Octets of the apex name on the wire.
     pub fn apex_length(&self) -> usize {
         usize::from(self.apex_length)
+    }
+
+    /// The number of the apex among all names.
+    pub fn number(&self) -> u32 {
+        self.apex
     }
 
     /// The TTL of the SOA where it is asked for.
@@ -95,6 +108,14 @@ pub struct Rrset<'a> {
 }
 
 impl<'a> Rrset<'a> {
+    /// The TTL of the first record, which is that of all (RFC 2181 §5.2).
+    pub fn ttl(self) -> u32 {
+        self.records
+            .get(6..10)
+            .and_then(|octets| octets.first_chunk())
+            .map_or(0, |ttl| u32::from_be_bytes(*ttl))
+    }
+
     /// The RDATA of each record.
     pub fn rdata(self) -> impl Iterator<Item = &'a [u8]> {
         let mut rest = self.records;
@@ -218,6 +239,8 @@ pub enum Found<'a> {
     Nothing(&'a Node),
     /// Below this zone cut.
     Cut(&'a Node),
+    /// Below this node, which has a DNAME.
+    Renamed(&'a Node),
     /// Out of all our zones.
     Outside,
 }
@@ -242,6 +265,9 @@ impl Names {
         if let Some(cut) = self.cut_of(encloser) {
             return Found::Cut(cut);
         }
+        if encloser.dname {
+            return Found::Renamed(encloser);
+        }
         match self.nodes.get(encloser.wildcard as usize) {
             Some(wildcard) => Found::Node(wildcard),
             None => Found::Nothing(encloser),
@@ -251,6 +277,19 @@ impl Names {
     /// The node of exactly this name, cuts and wildcards left aside.
     pub fn exact(&self, key: &Key) -> Option<&Node> {
         self.node(key.hashes[0], key.wire())
+    }
+
+    /// The node's number among all names.
+    pub fn number(&self, node: &Node) -> u32 {
+        node.name // where its name stands: no other node's stands there
+    }
+
+    /// Of a zone's apex, the node that its parent zone has for it, where that
+    /// one is served too: there its DS records stand (RFC 4035 §3.1.4.1).
+    pub fn parent_side(&self, node: &Node) -> Option<&Node> {
+        let (zone, _) = self.zone(node);
+        let is_apex = usize::from(node.name_length) == zone.apex_length();
+        self.nodes.get(zone.above as usize).filter(|_| is_apex)
     }
 
     /// The zone a node belongs to, and its number.
@@ -368,8 +407,11 @@ impl Names {
                 }
             }
             names.add_zone(zone, number, sites);
+            for apex in nested.get(&zone.apex).into_iter().flatten() {
+                names.add_parent_side(zone, number, apex);
+            }
         }
-        names.finish()
+        names.finish(model)
     }
 }
 
@@ -394,12 +436,13 @@ struct Layout {
     nodes: Vec<Node>,
     sets: Vec<Set>,
     zones: Vec<ZoneInfo>,
+    /// What zones hold of the apexes right below them.
+    parent_sides: HashMap<Name, Node>,
 }
 
 impl Layout {
     fn add_zone(&mut self, zone: &crate::model::Zone, number: u32, sites: BTreeMap<Name, Site>) {
         let mut numbers: HashMap<Name, u32> = HashMap::with_capacity(sites.len());
-        let first = self.nodes.len();
         for (name, mut site) in sites {
             let sets = self.sets.len() as u32;
             site.sets.sort_by_key(|set| set.rtype);
@@ -412,6 +455,7 @@ impl Layout {
                 name_length: name.wire().len() as u8,
                 sets,
                 sets_count: u8::try_from(site.sets.len()).expect("fewer than 256 types at a name"),
+                dname: site.sets.iter().any(|set| set.rtype == rtype::DNAME),
                 zone: number,
                 balancer: site.balancer.unwrap_or(NONE),
                 wildcard: NONE,
@@ -437,7 +481,6 @@ impl Layout {
                 above = name.parent();
             }
         }
-        debug_assert!(self.nodes.len() > first, "every zone has its apex");
         let soa = self.arena.len() as u32;
         self.arena.extend_from_slice(&zone.soa.mname);
         self.arena.extend_from_slice(&zone.soa.rname);
@@ -447,12 +490,37 @@ impl Layout {
         }
         self.zones.push(ZoneInfo {
             apex_length: zone.apex.wire().len() as u8,
+            apex: self.nodes[numbers[&zone.apex] as usize].name,
+            above: NONE,
             soa_ttl: zone.soa.ttl,
             minimum: zone.soa.minimum,
             soa,
             soa_length: serial_at + 20,
             serial_at,
         });
+    }
+
+    /// The parent zone's node for an apex: its DS records, under its own SOA.
+    fn add_parent_side(&mut self, parent: &crate::model::Zone, number: u32, apex: &Name) {
+        let (sets, name) = (self.sets.len(), self.arena.len());
+        for set in &parent.records {
+            if set.rtype == rtype::DS && set.owner == *apex {
+                self.add_set(set);
+            }
+        }
+        self.arena.extend_from_slice(apex.wire());
+        let node = Node {
+            name: name as u32,
+            name_length: apex.wire().len() as u8,
+            sets_count: (self.sets.len() - sets) as u8,
+            dname: false,
+            sets: sets as u32,
+            zone: number,
+            balancer: NONE,
+            wildcard: NONE,
+            cut: NONE,
+        };
+        self.parent_sides.insert(apex.clone(), node);
     }
 
     fn add_set(&mut self, set: &RecordSet) {
@@ -478,7 +546,7 @@ impl Layout {
         self.sets[node.sets as usize..][..usize::from(node.sets_count)].iter().any(|set| set.rtype == rtype)
     }
 
-    fn finish(self) -> Names {
+    fn finish(mut self, model: &Model) -> Names {
         assert!(u32::try_from(self.arena.len()).is_ok(), "names and records stay under 4 GiB");
         let size = (self.nodes.len() * 2).next_power_of_two();
         let mut slots = vec![Slot { tag: 0, node: NONE }; size].into_boxed_slice();
@@ -491,6 +559,13 @@ impl Layout {
                 place = (place + 1) & (size - 1);
             }
             slots[place] = Slot { tag: (key.hashes[0] >> 32) as u32, node: number };
+        }
+        // only now: a name leads to the zone below, and from there to these
+        for (zone, info) in model.zones.iter().zip(&mut self.zones) {
+            if let Some(node) = self.parent_sides.remove(&zone.apex) {
+                info.above = self.nodes.len() as u32;
+                self.nodes.push(node);
+            }
         }
         Names {
             arena: self.arena.into(),

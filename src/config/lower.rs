@@ -17,6 +17,7 @@ mod pools;
 mod records;
 mod rules;
 pub mod scenario;
+mod service;
 mod vantages;
 mod zones;
 
@@ -322,6 +323,7 @@ impl Lower<'_> {
             resolvers: self.resolvers(&server.resolvers),
             allow_lints: self.allowed_lints(&server.allow_lints),
             history: self.history(&server.history),
+            service: self.service(server),
         }
     }
 

@@ -173,6 +173,7 @@ kinds! {
     not_size: NotSize { value: String } => "`{value}` is not a size in octets";
     not_server_name: NotServerName { value: String } => "`{value}` is not a host name";
     ca_file: CaFile { path: String, why: String } => "`{path}` {why}";
+    secret_file: SecretFile { path: String, why: String } => "`{path}` {why}";
     without_tls: WithoutTls { key: String } => "`{key}` means nothing without TLS";
     not_hello: NotHello { value: String } => "`{value}` is neither a host name nor an address literal";
     not_query_type: NotQueryType { value: String } => "`{value}` is not a type of records";

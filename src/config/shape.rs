@@ -56,6 +56,11 @@ pub struct Server {
     pub panic_share: Field<Scalar>,
     pub panic_hold: Field<Scalar>,
     pub panic_window: Field<Scalar>,
+    pub nsid: Field<Scalar>,
+    pub version: Field<Scalar>,
+    pub identity: Field<Scalar>,
+    pub cookies: Field<Scalar>,
+    pub cookie_secret_file: Field<Scalar>,
 }
 
 /// Where this server is.

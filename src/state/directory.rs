@@ -15,10 +15,13 @@ use tracing::{info, warn};
 use super::{JOURNAL, format};
 use crate::health::Memory;
 use crate::moment;
-use crate::os::read_regular;
+use crate::os::{self, read_regular};
 
 /// The file whose lock is held.
 const LOCK: &str = "lock";
+
+/// The file with the secret that server cookies are made of.
+const COOKIE_SECRET: &str = "cookie-secret";
 
 /// So many files that could not be read are kept.
 const SET_ASIDE: usize = 3;
@@ -129,6 +132,27 @@ impl Directory {
         self.path.join(name)
     }
 
+    /// The secret that server cookies are made of: of a former run, so that its
+    /// cookies stay good, else new.
+    pub fn cookie_secret(&self) -> io::Result<[u8; 16]> {
+        let path = self.join(COOKIE_SECRET);
+        let former = match read_regular(&path, 64) {
+            Ok(octets) => hex::<16>(octets.trim_ascii()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        if let Some(secret) = former {
+            return Ok(secret);
+        }
+        let secret: [u8; 16] = os::random()?;
+        let text: String = secret.iter().map(|octet| format!("{octet:02x}")).collect();
+        let new = self.join("cookie-secret.new");
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        writeln!(file, "{text}").and_then(|()| file.sync_all())?;
+        fs::rename(new, path)?;
+        Ok(secret)
+    }
+
     /// What a former run has left. What cannot be read is set aside and told.
     pub fn read(&self) -> Memory {
         let path = self.join(JOURNAL);
@@ -190,6 +214,18 @@ impl Directory {
     }
 }
 
+/// N octets written as hexadecimal digits.
+fn hex<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
+    let mut octets = [0; N];
+    if digits.len() != 2 * N {
+        return None;
+    }
+    for (octet, pair) in octets.iter_mut().zip(digits.chunks(2)) {
+        *octet = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(octets)
+}
+
 /// Makes the directory if it is missing, and takes its lock.
 fn take(path: &Path) -> Result<File, OpenError> {
     let unusable = |error| OpenError::Unusable { path: path.to_owned(), error };
@@ -225,6 +261,20 @@ fn take(path: &Path) -> Result<File, OpenError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_secret_of_cookies_outlives_the_run_and_is_for_nobody_else() {
+        use std::os::unix::fs::PermissionsExt;
+        let path = std::env::temp_dir().join(format!("hale-cookie-{}", std::process::id()));
+        let secret = Directory::open(&path).unwrap().cookie_secret().unwrap();
+        let again = Directory::open(&path).unwrap().cookie_secret().unwrap();
+        let mode = fs::metadata(path.join(COOKIE_SECRET)).unwrap().permissions().mode();
+        fs::write(path.join(COOKIE_SECRET), "garbage").unwrap();
+        let other = Directory::open(&path).unwrap().cookie_secret().unwrap();
+        fs::remove_dir_all(&path).unwrap();
+        assert_eq!((again, mode & 0o777), (secret, 0o600));
+        assert_ne!(other, secret, "what can't be read is made anew");
+    }
 
     #[test]
     fn the_state_directory_is_systemds_else_the_users() {

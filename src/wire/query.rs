@@ -1,10 +1,24 @@
-//! Reading a query: header, one question, and its OPT record.
+//! Reading a query: header, one question, and its OPT record with the options
+//! that matter to the reply.
 
 use crate::authority::{Key, rtype};
+use crate::wire::cookie::Cookie;
 use crate::wire::rcode;
 
 /// Class IN.
 pub const IN: u16 = 1;
+/// Class CH, in which servers tell of themselves (RFC 4892).
+pub const CH: u16 = 3;
+
+/// EDNS option codes.
+pub mod option {
+    pub const NSID: u16 = 3;
+    pub const CLIENT_SUBNET: u16 = 8;
+    pub const COOKIE: u16 = 10;
+    pub const KEEPALIVE: u16 = 11;
+    pub const PADDING: u16 = 12;
+    pub const EXTENDED_ERROR: u16 = 15;
+}
 
 /// The parts of the header that a reply needs (RFC 1035 §4.1.1).
 #[derive(Clone, Copy, Debug)]
@@ -49,12 +63,59 @@ pub struct Edns {
     pub version: u8,
     /// DO, which is echoed (RFC 3225 §3).
     pub dnssec_ok: bool,
+    /// NSID is asked for (RFC 5001).
+    pub nsid: bool,
+    /// The idle timeout is asked for (RFC 7828).
+    pub keepalive: bool,
+    pub cookie: Option<Cookie>,
+    pub subnet: Option<Subnet>,
+}
+
+/// A client's network, as a resolver names it (RFC 7871 §6), well formed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subnet {
+    /// 1 for IPv4, 2 for IPv6; 0 where the resolver names none.
+    pub family: u16,
+    /// SOURCE PREFIX-LENGTH.
+    pub source: u8,
+    address: [u8; 16],
+}
+
+impl Subnet {
+    /// Reads the option's data; none where a server has to answer FORMERR
+    /// (RFC 7871 §7.1.2): another family, a prefix too long, an address of
+    /// another length than the prefix needs or with bits beyond it.
+    fn read(data: &[u8]) -> Option<Subnet> {
+        let (head, given) = data.split_first_chunk::<4>()?;
+        let [f1, f2, source, scope] = *head;
+        let family = u16::from_be_bytes([f1, f2]);
+        let longest = match family {
+            0 => 0,
+            1 => 32,
+            2 => 128,
+            _ => return None,
+        };
+        if source > longest || scope != 0 || given.len() != usize::from(source).div_ceil(8) {
+            return None;
+        }
+        let mut address = [0; 16];
+        address[..given.len()].copy_from_slice(given);
+        let spare = given.len() * 8 - usize::from(source); // bits, 7 at most
+        let beyond = given.last().is_some_and(|last| last & ((1 << spare) - 1) != 0);
+        (!beyond).then_some(Subnet { family, source, address })
+    }
+
+    /// The address's octets, as many as the prefix needs.
+    pub fn address(&self) -> &[u8] {
+        &self.address[..usize::from(self.source).div_ceil(8)]
+    }
 }
 
 /// A well-formed query.
 #[derive(Clone, Copy, Debug)]
 pub struct Query {
-    pub question: Question,
+    /// None where a cookie is all that is asked for (RFC 7873 §5.4).
+    pub question: Option<Question>,
     pub edns: Option<Edns>,
 }
 
@@ -70,14 +131,15 @@ const NOTIFY: u8 = 4;
 const UPDATE: u8 = 5;
 
 /// Reads a query; its name goes into `key`. The opcode is judged first, then
-/// the question, then the rest.
-pub fn parse(message: &[u8], header: &Header, key: &mut Key) -> Result<Query, Failed> {
+/// the question, then the rest. Without `cookies`, COOKIE is an option like any
+/// unknown one.
+pub fn parse(message: &[u8], header: &Header, cookies: bool, key: &mut Key) -> Result<Query, Failed> {
     let failed = |rcode, question, edns| Failed { rcode, question, edns };
     let question = read_question(message, header, key);
-    let [_, answers, authorities, additionals] = header.counts;
+    let [_, counts @ ..] = header.counts;
     let rest = match question {
-        Some(question) => read_records(message, question.end, answers, authorities, additionals),
-        None if header.counts[0] == 0 => read_records(message, 12, answers, authorities, additionals),
+        Some(question) => read_records(message, question.end, counts, cookies),
+        None if header.counts[0] == 0 => read_records(message, 12, counts, cookies),
         None => Err(None),
     };
     let edns = match rest {
@@ -88,12 +150,13 @@ pub fn parse(message: &[u8], header: &Header, key: &mut Key) -> Result<Query, Fa
         NOTIFY | UPDATE => return Err(failed(rcode::REFUSED, question, edns)),
         _ => return Err(failed(rcode::NOTIMP, question, edns)),
     }
-    let Some(question) = question else { return Err(failed(rcode::FORMERR, None, edns)) };
-    if edns.is_some_and(|edns| edns.version != 0) {
-        return Err(failed(rcode::BADVERS, Some(question), edns));
+    if edns.is_some_and(|edns| edns.version != 0) && (question.is_some() || header.counts[0] == 0) {
+        return Err(failed(rcode::BADVERS, question, edns));
     }
-    if rest.is_err() || question.rtype == rtype::OPT {
-        return Err(failed(rcode::FORMERR, Some(question), edns));
+    let for_cookie = header.counts[0] == 0 && edns.is_some_and(|edns| edns.cookie.is_some());
+    let complete = question.map_or(for_cookie, |question| question.rtype != rtype::OPT);
+    if rest.is_err() || !complete {
+        return Err(failed(rcode::FORMERR, question, edns));
     }
     Ok(Query { question, edns })
 }
@@ -117,9 +180,8 @@ fn read_question(message: &[u8], header: &Header, key: &mut Key) -> Option<Quest
 fn read_records(
     message: &[u8],
     start: usize,
-    answers: u16,
-    authorities: u16,
-    additionals: u16,
+    [answers, authorities, additionals]: [u16; 3],
+    cookies: bool,
 ) -> Result<Option<Edns>, Option<Edns>> {
     let mut at = start;
     let mut edns = None;
@@ -135,13 +197,19 @@ fn read_records(
                 continue;
             }
             // one at most, in the additional section, owned by the root (RFC 6891 §6.1.1)
-            let again = edns.is_some();
-            edns = edns.or(Some(Edns {
+            let fits = edns.is_none() && may_hold_opt && message[owner] == 0;
+            let mut opt = Edns {
                 udp_size: u16::from_be_bytes([fixed[2], fixed[3]]),
                 version: fixed[5],
                 dnssec_ok: fixed[6] & 0x80 != 0,
-            }));
-            if again || !may_hold_opt || message[owner] != 0 || !options_are_whole(rdata) {
+                nsid: false,
+                keepalive: false,
+                cookie: None,
+                subnet: None,
+            };
+            let understood = opt.version != 0 || read_options(rdata, cookies, &mut opt).is_some();
+            edns = edns.or(Some(opt));
+            if !fits || !understood {
                 return Err(edns);
             }
         }
@@ -149,16 +217,23 @@ fn read_records(
     if at == message.len() { Ok(edns) } else { Err(edns) }
 }
 
-/// Whether the options fill the RDATA exactly; their content is not looked at.
-fn options_are_whole(mut rdata: &[u8]) -> bool {
+/// Takes in the options; none if one of those we know is malformed, or if they
+/// don't fill the RDATA. Of several cookies the first one counts.
+fn read_options(mut rdata: &[u8], cookies: bool, opt: &mut Edns) -> Option<()> {
     while let Some((head, rest)) = rdata.split_first_chunk::<4>() {
         let length = usize::from(u16::from_be_bytes([head[2], head[3]]));
-        match rest.get(length..) {
-            Some(after) => rdata = after,
-            None => return false,
+        let (data, after) = rest.split_at_checked(length)?;
+        rdata = after;
+        match u16::from_be_bytes([head[0], head[1]]) {
+            option::NSID => opt.nsid = true,
+            option::KEEPALIVE => opt.keepalive = true,
+            option::COOKIE if cookies && opt.cookie.is_none() => opt.cookie = Some(Cookie::read(data)?),
+            option::CLIENT_SUBNET if opt.subnet.is_some() => return None,
+            option::CLIENT_SUBNET => opt.subnet = Some(Subnet::read(data)?),
+            _ => {}
         }
     }
-    rdata.is_empty()
+    rdata.is_empty().then_some(())
 }
 
 /// Where the name at `at` ends; pointers are not followed.

@@ -1,16 +1,19 @@
 //! Writing a reply: sections, size limit, truncation, EDNS.
 
-use super::query::{Edns, Header, Question};
-use super::{MAX_UDP, rcode};
+use super::cookie::{CLIENT, Cookie, SERVER};
+use super::query::{self, Edns, Header, Question, option};
+use super::{Client, MAX_UDP, Service, rcode};
 use crate::authority::{RECORD_HEAD, Rrset, rtype};
 use crate::steering::{Candidates, Chance};
 
 /// Octets of our OPT record without options.
 const OPT_LENGTH: usize = 11;
+/// Octets of an option before its data.
+const OPTION_HEAD: usize = 4;
 /// Octets of one Extended DNS Error option without text.
-const EDE_LENGTH: usize = 6;
-/// EDNS option code of Extended DNS Errors (RFC 8914 §2).
-const EDE: u16 = 15;
+const EDE_LENGTH: usize = OPTION_HEAD + 2;
+/// Padded replies are multiples of so many octets (RFC 8467 §4.1).
+const BLOCK: usize = 468;
 
 /// Pointers reach no further (RFC 1035 §4.1.4).
 pub const MAX_POINTER: usize = 0x4000;
@@ -27,6 +30,8 @@ pub enum Section {
 #[derive(Debug)]
 pub struct Reply<'a> {
     out: &'a mut [u8],
+    service: &'a Service,
+    client: Client,
     /// Where the next record goes.
     at: usize,
     /// Where records must end.
@@ -45,8 +50,8 @@ impl<'a> Reply<'a> {
     pub fn begin(
         out: &'a mut [u8],
         limit: usize,
-        header: &Header,
-        question: Option<Question>,
+        (service, client): (&'a Service, Client),
+        (header, question): (&Header, Option<Question>),
         query: &[u8],
         edns: Option<Edns>,
     ) -> Reply<'a> {
@@ -57,9 +62,11 @@ impl<'a> Reply<'a> {
         out[2] = 0x80 | header.opcode << 3 | u8::from(header.recursion_desired);
         out[3] = u8::from(header.checking_disabled) << 4;
         out[5] = u8::from(question.is_some());
-        let reserved = if edns.is_some() { OPT_LENGTH + EDE_LENGTH } else { 0 };
+        let reserved = edns.map_or(0, |edns| opt_length(service, &edns) + EDE_LENGTH);
         Reply {
             out,
+            service,
+            client,
             at: question_end,
             limit: limit - reserved,
             question_end,
@@ -68,6 +75,10 @@ impl<'a> Reply<'a> {
             edns,
             extended_error: None,
         }
+    }
+
+    pub fn service(&self) -> &'a Service {
+        self.service
     }
 
     pub fn set_rcode(&mut self, rcode: u16) {
@@ -154,24 +165,36 @@ impl<'a> Reply<'a> {
         self.counts[section as usize] += 1;
     }
 
+    /// Adds a CNAME made for the name at `owner`, with `prefix` and `rest` for
+    /// its target (RFC 6672 §3.1). Returns where the target stands.
+    pub fn cname(&mut self, owner: usize, ttl: u32, prefix: &[u8], rest: &[u8]) -> Option<usize> {
+        let length = prefix.len() + rest.len();
+        let head = record_head(owner, rtype::CNAME, ttl, length);
+        let start = self.at;
+        let room = self.room(RECORD_HEAD + length)?;
+        room[..RECORD_HEAD].copy_from_slice(&head);
+        room[RECORD_HEAD..][..prefix.len()].copy_from_slice(prefix);
+        room[RECORD_HEAD + prefix.len()..].copy_from_slice(rest);
+        self.counts[Section::Answer as usize] += 1;
+        Some(start + RECORD_HEAD)
+    }
+
+    /// Adds a TXT record of one string of at most 255 octets, class CH, TTL 0,
+    /// owned by the question's name.
+    pub fn chaos_text(&mut self, text: &[u8]) {
+        let mut head = record_head(12, rtype::TXT, 0, 1 + text.len());
+        head[5] = query::CH as u8;
+        let Some(room) = self.room(RECORD_HEAD + 1 + text.len()) else { return };
+        room[..RECORD_HEAD].copy_from_slice(&head);
+        room[RECORD_HEAD] = text.len() as u8;
+        room[RECORD_HEAD + 1..].copy_from_slice(text);
+        self.counts[Section::Answer as usize] += 1;
+    }
+
     /// Writes the counts, the RCODE and the OPT record; returns the length.
     pub fn finish(mut self) -> usize {
         if let Some(edns) = self.edns {
-            let mut opt = [0; OPT_LENGTH + EDE_LENGTH];
-            opt[2] = rtype::OPT as u8;
-            opt[3..5].copy_from_slice(&(MAX_UDP as u16).to_be_bytes());
-            opt[5] = (self.rcode >> 4) as u8;
-            opt[7] = u8::from(edns.dnssec_ok) << 7;
-            let mut length = OPT_LENGTH;
-            if let Some(code) = self.extended_error {
-                opt[10] = EDE_LENGTH as u8;
-                opt[11..13].copy_from_slice(&EDE.to_be_bytes());
-                opt[14] = 2;
-                opt[15..17].copy_from_slice(&code.to_be_bytes());
-                length += EDE_LENGTH;
-            }
-            self.out[self.at..self.at + length].copy_from_slice(&opt[..length]);
-            self.at += length;
+            self.write_opt(&edns);
             self.counts[Section::Additional as usize] += 1;
         }
         self.out[3] |= (self.rcode & 15) as u8;
@@ -179,6 +202,60 @@ impl<'a> Reply<'a> {
             self.out[6 + 2 * section..][..2].copy_from_slice(&count.to_be_bytes());
         }
         self.at
+    }
+
+    /// The OPT record (RFC 6891 §6.1.2): its room was set aside.
+    fn write_opt(&mut self, edns: &Edns) {
+        let start = self.at;
+        let mut head = [0; OPT_LENGTH];
+        head[2] = rtype::OPT as u8;
+        head[3..5].copy_from_slice(&(MAX_UDP as u16).to_be_bytes());
+        head[5] = (self.rcode >> 4) as u8;
+        head[7] = u8::from(edns.dnssec_ok) << 7;
+        self.put(&head);
+        if let Some(nsid) = self.service.nsid.as_deref().filter(|_| edns.nsid) {
+            self.option(option::NSID, &[nsid]);
+        }
+        if let Some(subnet) = edns.subnet {
+            // nothing goes by it yet: the answer is for all (RFC 7871 §7.2.1)
+            let [f1, f2] = subnet.family.to_be_bytes();
+            self.option(option::CLIENT_SUBNET, &[&[f1, f2, subnet.source, 0], subnet.address()]);
+        }
+        if let (Some(secrets), Some(Cookie { client, .. })) = (&self.service.cookies, edns.cookie) {
+            let server = secrets.make(client, self.client.address, self.client.now);
+            self.option(option::COOKIE, &[&client, &server]);
+        }
+        if edns.keepalive && self.client.transport.keeps_connections() {
+            self.option(option::KEEPALIVE, &[&self.service.keepalive.to_be_bytes()]);
+        }
+        if let Some(code) = self.extended_error {
+            self.option(option::EXTENDED_ERROR, &[&code.to_be_bytes()]);
+        }
+        if self.client.transport.is_encrypted() {
+            let padding = (self.at + OPTION_HEAD).next_multiple_of(BLOCK) - self.at - OPTION_HEAD;
+            if self.at + OPTION_HEAD + padding <= self.out.len() {
+                self.put(&head_of_option(option::PADDING, padding));
+                self.out[self.at..self.at + padding].fill(0);
+                self.at += padding;
+            }
+        }
+        let length = (self.at - start - OPT_LENGTH) as u16;
+        self.out[start + 9..start + 11].copy_from_slice(&length.to_be_bytes());
+    }
+
+    /// Adds an option whose data are these parts.
+    fn option(&mut self, code: u16, parts: &[&[u8]]) {
+        let length = parts.iter().map(|part| part.len()).sum();
+        self.put(&head_of_option(code, length));
+        for part in parts {
+            self.put(part);
+        }
+    }
+
+    /// Writes where room was set aside.
+    fn put(&mut self, octets: &[u8]) {
+        self.out[self.at..][..octets.len()].copy_from_slice(octets);
+        self.at += octets.len();
     }
 
     fn set_in(&mut self, section: Section, owner: usize, set: Rrset) -> Option<usize> {
@@ -209,6 +286,21 @@ impl<'a> Reply<'a> {
         self.at += length;
         Some(&mut self.out[start..start + length])
     }
+}
+
+/// Octets of the OPT record with all options that this query may get, the
+/// Extended DNS Error and padding left aside.
+fn opt_length(service: &Service, edns: &Edns) -> usize {
+    let nsid = service.nsid.as_deref().filter(|_| edns.nsid).map_or(0, |nsid| OPTION_HEAD + nsid.len());
+    let subnet = edns.subnet.map_or(0, |subnet| OPTION_HEAD + 4 + subnet.address().len());
+    let cookie = edns.cookie.map_or(0, |_| OPTION_HEAD + CLIENT + SERVER);
+    let keepalive = if edns.keepalive { OPTION_HEAD + 2 } else { 0 };
+    OPT_LENGTH + nsid + subnet + cookie + keepalive
+}
+
+fn head_of_option(code: u16, length: usize) -> [u8; OPTION_HEAD] {
+    let ([c1, c2], [l1, l2]) = (code.to_be_bytes(), (length as u16).to_be_bytes());
+    [c1, c2, l1, l2]
 }
 
 /// A pointer to the name that stands at `offset` (RFC 1035 §4.1.4).

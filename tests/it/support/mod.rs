@@ -9,6 +9,7 @@ pub mod folder;
 pub mod hale;
 pub mod http2;
 pub mod live;
+pub mod message;
 pub mod namespace;
 pub mod programs;
 pub mod scenario;
