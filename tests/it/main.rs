@@ -1,4 +1,6 @@
 mod alerts;
+mod cases_of_configuration;
+mod cases_of_dns;
 mod config;
 mod control;
 mod docs;
