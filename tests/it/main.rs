@@ -12,6 +12,7 @@ mod layers;
 mod options;
 mod probe;
 mod renaming;
+mod resolvers;
 mod running;
 mod scenarios;
 mod serve;
