@@ -21,6 +21,8 @@ pub mod rtype {
     pub const DNAME: u16 = 39;
     pub const OPT: u16 = 41;
     pub const DS: u16 = 43;
+    pub const SVCB: u16 = 64;
+    pub const HTTPS: u16 = 65;
     pub const IXFR: u16 = 251;
     pub const AXFR: u16 = 252;
     pub const ANY: u16 = 255;
@@ -57,6 +59,8 @@ struct Set {
     length: u32,
     count: u16,
     rtype: u16,
+    /// Hints of addresses are left open in it.
+    open: bool,
 }
 
 /// What answering needs to know of a zone.
@@ -103,6 +107,9 @@ impl ZoneInfo {
 pub struct Rrset<'a> {
     pub rtype: u16,
     pub count: u16,
+    /// Some SVCB or HTTPS record leaves hints of addresses open, which follow
+    /// the load balancer of its name.
+    pub open: bool,
     /// The records one after the other, owner a pointer to offset 12.
     pub records: &'a [u8],
 }
@@ -229,6 +236,41 @@ fn mix(parent: u64, label: &[u8]) -> u64 {
     fold(hash, last)
 }
 
+/// The parameters in the RDATA of a well-formed SVCB or HTTPS record: key and
+/// value (RFC 9460 §2.2). What stands before them is what is left over.
+pub fn service_params(rdata: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    let mut rest = &rdata[service_params_at(rdata)..];
+    std::iter::from_fn(move || {
+        let (head, after) = rest.split_first_chunk::<4>()?;
+        let length = usize::from(u16::from_be_bytes([head[2], head[3]]));
+        let (value, after) = after.split_at_checked(length)?;
+        rest = after;
+        Some((u16::from_be_bytes([head[0], head[1]]), value))
+    })
+}
+
+/// Where the parameters begin: behind the priority and the target's name.
+pub fn service_params_at(rdata: &[u8]) -> usize {
+    let mut at = 2;
+    while let Some(&length) = rdata.get(at) {
+        at += 1 + usize::from(length);
+        if length == 0 {
+            return at;
+        }
+    }
+    rdata.len()
+}
+
+/// Whether a parameter is a hint of addresses that is left open: none on the
+/// wire has an empty one (RFC 9460 §7.3).
+pub fn is_open_hint(key: u16, value: &[u8]) -> bool {
+    matches!(key, IPV4_HINT | IPV6_HINT) && value.is_empty()
+}
+
+/// Keys of the hints (RFC 9460 §14.3.2).
+pub const IPV4_HINT: u16 = 4;
+pub const IPV6_HINT: u16 = 6;
+
 /// Where a name leads.
 #[derive(Clone, Copy, Debug)]
 pub enum Found<'a> {
@@ -330,7 +372,7 @@ impl Names {
 
     fn rrset(&self, set: &Set) -> Rrset<'_> {
         let records = &self.arena[set.records as usize..][..set.length as usize];
-        Rrset { rtype: set.rtype, count: set.count, records }
+        Rrset { rtype: set.rtype, count: set.count, open: set.open, records }
     }
 
     fn cut_of(&self, node: &Node) -> Option<&Node> {
@@ -538,6 +580,11 @@ impl Layout {
             length: (self.arena.len() - start) as u32,
             count: u16::try_from(set.rdata.len()).expect("an RRset fits a message of 64 KiB"),
             rtype: set.rtype,
+            open: matches!(set.rtype, rtype::SVCB | rtype::HTTPS)
+                && set
+                    .rdata
+                    .iter()
+                    .any(|rdata| service_params(rdata).any(|(key, value)| is_open_hint(key, value))),
         });
     }
 

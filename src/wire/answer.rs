@@ -146,6 +146,14 @@ fn found_at<'a>(
     }
     let set = if wanted == rtype::ANY { names.any_set(node) } else { names.set(node, wanted) };
     match set {
+        Some(set) if set.open => {
+            // addresses of one draw, the same for each record
+            let ipv4 = balancer.and_then(|balancer| balancer.ipv4.pick(chance));
+            let ipv6 = balancer.and_then(|balancer| balancer.ipv6.pick(chance));
+            let ttl = balancer.map_or(set.ttl(), |balancer| set.ttl().min(balancer.ttl));
+            reply.services(owner, ttl, set, (ipv4, ipv6), *chance);
+            Answered::Yes
+        }
         Some(set) => {
             reply.records(owner, set);
             Answered::Yes

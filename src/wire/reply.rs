@@ -3,7 +3,9 @@
 use super::cookie::{CLIENT, Cookie, SERVER};
 use super::query::{self, Edns, Header, Question, option};
 use super::{Client, MAX_UDP, Service, rcode};
-use crate::authority::{RECORD_HEAD, Rrset, rtype};
+use crate::authority::{
+    IPV4_HINT, IPV6_HINT, RECORD_HEAD, Rrset, is_open_hint, rtype, service_params, service_params_at,
+};
 use crate::steering::{Candidates, Chance};
 
 /// Octets of our OPT record without options.
@@ -143,6 +145,47 @@ impl<'a> Reply<'a> {
             rest = after;
         });
         self.counts[Section::Answer as usize] += count as u16;
+    }
+
+    /// Adds SVCB or HTTPS records whose open hints are the addresses that the
+    /// candidates draw; a hint without addresses is left out.
+    pub fn services(
+        &mut self,
+        owner: usize,
+        ttl: u32,
+        set: Rrset,
+        (ipv4, ipv6): (Option<&Candidates<4>>, Option<&Candidates<16>>),
+        chance: Chance,
+    ) {
+        let start = self.at;
+        let hints = ipv4.map_or(0, |some| 4 * some.answer_size(chance))
+            + ipv6.map_or(0, |some| 16 * some.answer_size(chance));
+        let most = set.records.len() + hints * usize::from(set.count);
+        let Some(room) = self.room(most) else { return };
+        let mut filled = 0;
+        for rdata in set.rdata() {
+            let head = filled;
+            filled += RECORD_HEAD;
+            let mut put = |octets: &[u8]| {
+                room[filled..][..octets.len()].copy_from_slice(octets);
+                filled += octets.len();
+            };
+            put(&rdata[..service_params_at(rdata)]);
+            for (key, value) in service_params(rdata) {
+                match (key, is_open_hint(key, value)) {
+                    (IPV4_HINT, true) => put_hint(key, ipv4, chance, &mut put),
+                    (IPV6_HINT, true) => put_hint(key, ipv6, chance, &mut put),
+                    _ => {
+                        put(&head_of_option(key, value.len()));
+                        put(value);
+                    }
+                }
+            }
+            let length = filled - head - RECORD_HEAD;
+            room[head..][..RECORD_HEAD].copy_from_slice(&record_head(owner, set.rtype, ttl, length));
+        }
+        self.at = start + filled;
+        self.counts[Section::Answer as usize] += set.count;
     }
 
     /// Adds an SOA owned by the name at `owner`.
@@ -301,6 +344,18 @@ fn opt_length(service: &Service, edns: &Edns) -> usize {
 fn head_of_option(code: u16, length: usize) -> [u8; OPTION_HEAD] {
     let ([c1, c2], [l1, l2]) = (code.to_be_bytes(), (length as u16).to_be_bytes());
     [c1, c2, l1, l2]
+}
+
+/// Writes a hint with the addresses that the candidates draw, if there are any.
+fn put_hint<const N: usize>(
+    key: u16,
+    candidates: Option<&Candidates<N>>,
+    mut chance: Chance,
+    put: &mut impl FnMut(&[u8]),
+) {
+    let Some(candidates) = candidates.filter(|some| !some.is_empty()) else { return };
+    put(&head_of_option(key, N * candidates.answer_size(chance)));
+    candidates.draw(&mut chance, |address| put(address));
 }
 
 /// A pointer to the name that stands at `offset` (RFC 1035 §4.1.4).

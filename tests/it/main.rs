@@ -6,6 +6,7 @@ mod control;
 mod docs;
 mod ends;
 mod events;
+mod hints;
 mod history;
 mod holding;
 mod layers;
