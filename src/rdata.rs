@@ -260,6 +260,9 @@ impl Layout {
     fn show(&self, rdata: &[u8]) -> Option<String> {
         let octets = self.split(rdata).ok()?;
         (self.check)(&octets).ok()?;
+        if !self.parts.iter().zip(&octets).all(|((_, part), octets)| part.has_text(octets)) {
+            return None;
+        }
         let mut text = String::new();
         for ((_, part), octets) in self.parts.iter().zip(octets) {
             if !text.is_empty() && !text.ends_with(' ') {

@@ -132,6 +132,11 @@ pub(super) fn check(octets: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether a text says all of it: no 0 has a power of ten.
+pub(super) fn has_text(octets: &[u8]) -> bool {
+    octets.iter().skip(1).take(3).all(|octet| *octet == 0 || octet >> 4 > 0)
+}
+
 fn number_at(octets: &[u8; 16], at: usize) -> u32 {
     let four = octets[at..].first_chunk().expect("four of sixteen octets");
     u32::from_be_bytes(*four)

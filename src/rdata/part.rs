@@ -238,6 +238,11 @@ impl Part {
         }
     }
 
+    /// Whether its text says all that is in octets that have been measured.
+    pub(super) fn has_text(self, octets: &[u8]) -> bool {
+        self != Part::Location || location::has_text(octets)
+    }
+
     /// Shows octets that [`Part::length`] has measured.
     pub(super) fn show(self, octets: &[u8], text: &mut String) {
         match self {
