@@ -59,11 +59,11 @@ fn the_wrong_word_is_told() {
     let odd = format!(r"\# 40 01 {}", "00".repeat(39));
     let mut wrong = Vec::new();
     for (rtype, text, why) in [
-        ("A", "192.0.2.256", "0: the address is an IPv4 address; write for example `192.0.2.1`"),
-        ("A", "::1", "0: the address is an IPv4 address; write for example `192.0.2.1`"),
+        ("A", "192.0.2.256", "0: an IPv4 address is due; write for example `192.0.2.1`"),
+        ("A", "::1", "0: an IPv4 address is due; write for example `192.0.2.1`"),
         ("A", "", "0: the address is missing; write for example `192.0.2.1`"),
         ("A", "192.0.2.1 192.0.2.2", "1: nothing follows the address; write for example `192.0.2.1`"),
-        ("AAAA", "1::2::3", "0: the address is an IPv6 address; write for example `2001:db8::1`"),
+        ("AAAA", "1::2::3", "0: an IPv6 address is due; write for example `2001:db8::1`"),
         ("NS", "a..b", "0: not a domain name: a label is empty"),
         ("NS", "bücher", "0: a domain name is written in ASCII (its A-label, xn--…)"),
         ("MX", "10", "1: the exchange is missing; write for example `10 mail.example.com.`"),
@@ -96,32 +96,12 @@ fn the_wrong_word_is_told() {
             r#"1 1 "u" "" "!^(.*)$!sip:\1!" ."#,
             "4: a digit after a backslash begins three digits, the number of an octet; a backslash itself is `\\\\`, as in `\\\\1`",
         ),
-        (
-            "LOC",
-            "91 N 0 E 0",
-            "0: the degrees of the latitude are a number from 0 to 90; write for example `52 22 23 N 4 53 32 E -2m`",
-        ),
+        ("LOC", "91 N 0 E 0", "0: the degrees of the latitude are a number from 0 to 90"),
         ("LOC", "90 0 0.001 N 0 E 0", "2: the latitude is at most 90 degrees"),
-        (
-            "LOC",
-            "1 60 N 0 E 0",
-            "1: the minutes of the latitude are a number from 0 to 59; write for example `52 22 23 N 4 53 32 E -2m`",
-        ),
-        (
-            "LOC",
-            "1 1 60 N 0 E 0",
-            "2: the seconds of the latitude are a number from 0 to 59.999; write for example `52 22 23 N 4 53 32 E -2m`",
-        ),
-        (
-            "LOC",
-            "1 E 0 E 0",
-            "1: the minutes of the latitude are a number from 0 to 59; write for example `52 22 23 N 4 53 32 E -2m`",
-        ),
-        (
-            "LOC",
-            "1 2 3 4 0 E 0",
-            "3: the latitude ends in N or S; write for example `52 22 23 N 4 53 32 E -2m`",
-        ),
+        ("LOC", "1 60 N 0 E 0", "1: the minutes of the latitude are a number from 0 to 59"),
+        ("LOC", "1 1 60 N 0 E 0", "2: the seconds of the latitude are a number from 0 to 59.999"),
+        ("LOC", "1 E 0 E 0", "1: the minutes of the latitude are a number from 0 to 59"),
+        ("LOC", "1 2 3 4 0 E 0", "3: the latitude ends in N or S; write N or S"),
         ("LOC", "1 N 1 E", "4: the altitude is missing; write for example `52 22 23 N 4 53 32 E -2m`"),
         (
             "LOC",
@@ -155,7 +135,11 @@ fn the_wrong_word_is_told() {
             "the location has a size that is no digit and power of ten",
         ),
         ("LOC", r"\# 16 00331613 ffffffff 70be15f0 00988d20", "the location has a latitude above 90 degrees"),
-        ("DS", "1 13 2 abcd", "3: a digest of type 2 has 32 octets, this one has 2"),
+        (
+            "DS",
+            "1 13 2 abcd",
+            "3: a digest of type 2 has 32 octets, this one has 2; write all of its 64 hexadecimal digits",
+        ),
         (
             "DS",
             "1 NONE 2 abcd",
@@ -172,7 +156,11 @@ fn the_wrong_word_is_told() {
             "1 13 9 ab c",
             "4: it ends within an octet: they are written in groups of two hexadecimal digits",
         ),
-        ("DS", r"\# 5 0001 0d 02 ab", "a digest of type 2 has 32 octets, this one has 1"),
+        (
+            "DS",
+            r"\# 5 0001 0d 02 ab",
+            "a digest of type 2 has 32 octets, this one has 1; write all of its 64 hexadecimal digits",
+        ),
         ("DNSKEY", "256 2 13 AAAA", "1: the protocol of a key is 3; write 3"),
         ("DNSKEY", "256 3 13 AA.A", "3: `.` is not a character of base 64"),
         (
@@ -180,8 +168,16 @@ fn the_wrong_word_is_told() {
             "256 3 13 AAA",
             "3: it ends within an octet: they are written in groups of four characters of base 64, `=` at the end",
         ),
-        ("SSHFP", "1 2 abcd", "2: a fingerprint of type 2 has 32 octets, this one has 2"),
-        ("TLSA", "3 1 1 abcd", "3: a hash of matching type 1 has 32 octets, this one has 2"),
+        (
+            "SSHFP",
+            "1 2 abcd",
+            "2: a fingerprint of type 2 has 32 octets, this one has 2; write all of its 64 hexadecimal digits",
+        ),
+        (
+            "TLSA",
+            "3 1 1 abcd",
+            "3: a hash of matching type 1 has 32 octets, this one has 2; write all of its 64 hexadecimal digits",
+        ),
         ("ZONEMD", "1 1 9 abcd", "3: a digest has at least 12 octets"),
         ("CSYNC", "1 0 A AAAAA", "3: this is not a type of records; write for example `A`, or `TYPE65280`"),
         ("CSYNC", r"\# 9 00000001 0000 0001 00", "the types are not a bitmap (RFC 4034 §4.1.2)"),
@@ -253,7 +249,7 @@ fn the_wrong_word_is_told() {
         ("SVCB", r"\# 8 0001 00 0003 0001 01", "the parameters are wrong: `port` has 2 octets"),
         ("MX", r"\# 4 000a c00c", "the exchange is not a whole domain name"),
         ("MX", &odd, "1: 40 octets are announced, and 40 follow"),
-        ("A", r"\# 5 c000020101", "1 octets are left over"),
+        ("A", r"\# 5 c000020101", "1 octet is left over behind the address"),
         ("A", r"\# 3 c00002", "the address has 4 octets, and 3 are left"),
         ("A", r"\# 4 c00002", "1: 4 octets are announced, and 3 follow; write `3` if the octets are right"),
         ("A", r"\# x c00002", "1: the length is a number of octets from 0 to 65535"),
@@ -486,25 +482,32 @@ fn no_text_is_too_odd_to_be_refused() {
     }
 }
 
-/// hickory-proto reads and writes many of these types, too.
+/// hickory-proto reads many of these types, too. It takes `\DDD` for a letter of
+/// Unicode and commas in `alpn` for the ends of names, so escapes are left out;
+/// it writes names in small letters, and those of the SOA compressed.
 #[test]
-fn another_implementation_writes_the_same_octets() {
+fn another_implementation_makes_the_same_octets() {
     use hickory_proto::rr::{RData, RecordType};
-    use hickory_proto::serialize::binary::{BinDecoder, BinEncodable, BinEncoder, Restrict};
+    use hickory_proto::serialize::binary::{BinEncodable, BinEncoder};
     let cases = include_str!("../../tests/rdata/accepted.txt");
-    let mut compared = 0;
+    let (mut same, mut differ) = (0, Vec::new());
     for line in cases.lines().filter(|line| !line.starts_with('#')) {
         let (case, octets) = line.split_once(" => ").unwrap();
-        let rtype = RecordType::from(type_code(case.split_once(' ').unwrap().0).unwrap());
+        let code = type_code(case.split_once(' ').unwrap().0).unwrap();
         let octets = data_encoding::HEXLOWER.decode(octets.replace(' ', "").as_bytes()).unwrap();
-        let length = Restrict::new(octets.len() as u16);
-        let Ok(read) = RData::read(&mut BinDecoder::new(&octets), rtype, length) else {
+        let shown = show(code, &octets);
+        if shown.contains('\\') || code == rtype::SOA {
             continue;
-        };
+        }
+        let Ok(read) = RData::try_from_str(RecordType::from(code), &shown) else { continue };
         let mut written = Vec::new();
-        if read.emit(&mut BinEncoder::new(&mut written)).is_ok() {
-            compared += usize::from(written == octets);
+        read.emit(&mut BinEncoder::new(&mut written)).unwrap();
+        match written.eq_ignore_ascii_case(&octets) {
+            true => same += 1,
+            false => {
+                differ.push(format!("{case}\n  {shown}\n  {}", data_encoding::HEXLOWER.encode(&written)))
+            }
         }
     }
-    assert!(compared > 40, "{compared}");
+    assert!(differ.is_empty() && same > 30, "{same}\n{}", differ.join("\n"));
 }
