@@ -19,6 +19,7 @@ pub mod notify;
 pub mod os;
 pub mod probe;
 pub mod publish;
+pub mod rdata;
 pub mod resolve;
 pub mod serve;
 pub mod simulate;

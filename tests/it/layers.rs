@@ -20,9 +20,10 @@ pub enum Kind {
 }
 
 /// From the foundation up.
-pub const MODULES: [(&str, Kind); 27] = [
+pub const MODULES: [(&str, Kind); 28] = [
     ("moment", Pure),
     ("model", Pure),
+    ("rdata", Pure),
     ("health", Pure),
     ("steering", Pure),
     ("authority", Pure),

@@ -14,6 +14,7 @@ mod options;
 mod probe;
 mod renaming;
 mod resolvers;
+mod rdata;
 mod running;
 mod scenarios;
 mod serve;

@@ -7,9 +7,10 @@ use super::super::problem::ProblemKind;
 use super::super::reader::{Field, Named, OneOrMany, Scalar, brief};
 use super::super::shape;
 use super::super::value::MAX_TTL;
-use super::records::{NS, ascii_form};
+use super::records::ascii_form;
 use super::{Definitions, Lower};
 use crate::model::{LoadBalancer, Name, RecordSet, Serial, Soa, Zone};
+use crate::rdata::rtype::NS;
 
 const USUAL_TTL: u32 = 3600;
 
@@ -125,7 +126,7 @@ impl Lower<'_> {
         let unsure_ns = unsure.has(apex);
         let balancers = self.load_balancers(written.load_balancers, apex, pools, &mut unsure);
         self.conflicts(&sets, &balancers, apex, apexes);
-        self.targets(&sets, &balancers, &unsure, apex);
+        self.targets(&sets, &balancers, &unsure, apex, apexes);
 
         let apex_ns = sets.get(&(apex.clone(), NS));
         if apex_ns.is_none() && !unsure_ns {
