@@ -13,10 +13,8 @@
 mod compile;
 mod names;
 
+pub use crate::rdata::rtype;
 pub use compile::{
     Balancer, BalancerState, BalancerStatus, Compiler, InUse, Prepared, Recompiled, Snapshot, Traffic,
 };
-pub use names::{
-    Found, IPV4_HINT, IPV6_HINT, Key, Names, Node, RECORD_HEAD, Rrset, ZoneInfo, is_open_hint, rtype,
-    service_params, service_params_at,
-};
+pub use names::{Found, Key, Names, Node, RECORD_HEAD, Rrset, ZoneInfo};

@@ -25,11 +25,13 @@ use crate::model::Name;
 use layout::Layout;
 
 pub use part::Part;
-pub use service::KEYS as SERVICE_KEYS;
+pub use service::{
+    IPV4_HINT, IPV6_HINT, KEYS as SERVICE_KEYS, is_open_hint, service_params, service_params_at,
+};
 pub use types::{is_data, type_code, type_name};
 pub use word::{Word, escaped, words};
 
-/// Numbers of the types that have a meaning of their own in a zone.
+/// Numbers of the types that have a meaning of their own in a zone or a query.
 pub mod rtype {
     pub const A: u16 = 1;
     pub const NS: u16 = 2;
@@ -42,6 +44,7 @@ pub mod rtype {
     pub const SRV: u16 = 33;
     pub const NAPTR: u16 = 35;
     pub const DNAME: u16 = 39;
+    pub const OPT: u16 = 41;
     pub const DS: u16 = 43;
     pub const RRSIG: u16 = 46;
     pub const NSEC: u16 = 47;
@@ -50,6 +53,9 @@ pub mod rtype {
     pub const SVCB: u16 = 64;
     pub const HTTPS: u16 = 65;
     pub const SPF: u16 = 99;
+    pub const IXFR: u16 = 251;
+    pub const AXFR: u16 = 252;
+    pub const ANY: u16 = 255;
 }
 
 /// Why words are not the data of a type.

@@ -9,24 +9,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::model::{Model, Name, RecordSet};
-
-/// RR TYPE codes that answering treats apart.
-pub mod rtype {
-    pub const A: u16 = 1;
-    pub const NS: u16 = 2;
-    pub const CNAME: u16 = 5;
-    pub const SOA: u16 = 6;
-    pub const TXT: u16 = 16;
-    pub const AAAA: u16 = 28;
-    pub const DNAME: u16 = 39;
-    pub const OPT: u16 = 41;
-    pub const DS: u16 = 43;
-    pub const SVCB: u16 = 64;
-    pub const HTTPS: u16 = 65;
-    pub const IXFR: u16 = 251;
-    pub const AXFR: u16 = 252;
-    pub const ANY: u16 = 255;
-}
+use crate::rdata::{is_open_hint, rtype, service_params};
 
 /// Stands for "no such node" and "no load balancer".
 const NONE: u32 = u32::MAX;
@@ -235,41 +218,6 @@ fn mix(parent: u64, label: &[u8]) -> u64 {
     }
     fold(hash, last)
 }
-
-/// The parameters in the RDATA of a well-formed SVCB or HTTPS record: key and
-/// value (RFC 9460 §2.2). What stands before them is what is left over.
-pub fn service_params(rdata: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    let mut rest = &rdata[service_params_at(rdata)..];
-    std::iter::from_fn(move || {
-        let (head, after) = rest.split_first_chunk::<4>()?;
-        let length = usize::from(u16::from_be_bytes([head[2], head[3]]));
-        let (value, after) = after.split_at_checked(length)?;
-        rest = after;
-        Some((u16::from_be_bytes([head[0], head[1]]), value))
-    })
-}
-
-/// Where the parameters begin: behind the priority and the target's name.
-pub fn service_params_at(rdata: &[u8]) -> usize {
-    let mut at = 2;
-    while let Some(&length) = rdata.get(at) {
-        at += 1 + usize::from(length);
-        if length == 0 {
-            return at;
-        }
-    }
-    rdata.len()
-}
-
-/// Whether a parameter is a hint of addresses that is left open: none on the
-/// wire has an empty one (RFC 9460 §7.3).
-pub fn is_open_hint(key: u16, value: &[u8]) -> bool {
-    matches!(key, IPV4_HINT | IPV6_HINT) && value.is_empty()
-}
-
-/// Keys of the hints (RFC 9460 §14.3.2).
-pub const IPV4_HINT: u16 = 4;
-pub const IPV6_HINT: u16 = 6;
 
 /// Where a name leads.
 #[derive(Clone, Copy, Debug)]

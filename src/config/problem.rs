@@ -173,6 +173,8 @@ kinds! {
     not_size: NotSize { value: String } => "`{value}` is not a size in octets";
     not_server_name: NotServerName { value: String } => "`{value}` is not a host name";
     ca_file: CaFile { path: String, why: String } => "`{path}` {why}";
+    own_words: OwnWords { value: String, why: String } => "`{value}` can't be told to clients: {why}";
+    hint_follows_nothing: HintFollowsNothing { owner: String, why: String } => "the hints at {owner} follow no load balancer: {why}";
     secret_file: SecretFile { path: String, why: String } => "`{path}` {why}";
     without_tls: WithoutTls { key: String } => "`{key}` means nothing without TLS";
     not_hello: NotHello { value: String } => "`{value}` is neither a host name nor an address literal";

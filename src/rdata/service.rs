@@ -11,9 +11,10 @@ const MANDATORY: u16 = 0;
 const ALPN: u16 = 1;
 const NO_DEFAULT_ALPN: u16 = 2;
 const PORT: u16 = 3;
-const IPV4HINT: u16 = 4;
+/// Keys of the hints of addresses (RFC 9460 §14.3.2).
+pub const IPV4_HINT: u16 = 4;
+pub const IPV6_HINT: u16 = 6;
 const ECH: u16 = 5;
-const IPV6HINT: u16 = 6;
 const DOHPATH: u16 = 7;
 const OHTTP: u16 = 8;
 /// Reserved: it is never used (RFC 9460 §14.3.2).
@@ -137,10 +138,11 @@ fn value_of(key: u16, name: &[u8], value: Option<&[u8]>) -> Result<Vec<u8>, Why>
             let wrong = || why("`port` is a number from 0 to 65535", "write for example `port=8443`");
             octets.extend(port.ok_or_else(wrong)?.to_be_bytes());
         }
-        IPV4HINT | IPV6HINT => {
+        IPV4_HINT | IPV6_HINT if text == b"auto" => {}
+        IPV4_HINT | IPV6_HINT => {
             for address in text.split(|octet| *octet == b',') {
                 let text = str::from_utf8(address).unwrap_or_default();
-                if key == IPV4HINT {
+                if key == IPV4_HINT {
                     let address = text.parse::<Ipv4Addr>().map_err(|_| {
                         why(
                             format!("`{text}` is not an IPv4 address"),
@@ -188,6 +190,37 @@ fn list(text: &[u8]) -> Result<Vec<Vec<u8>>, String> {
     Ok(items)
 }
 
+/// The parameters in the RDATA of a well-formed SVCB or HTTPS record: key and
+/// value (RFC 9460 §2.2). What stands before them is what is left over.
+pub fn service_params(rdata: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    let mut rest = &rdata[service_params_at(rdata)..];
+    std::iter::from_fn(move || {
+        let (head, after) = rest.split_first_chunk::<4>()?;
+        let length = usize::from(u16::from_be_bytes([head[2], head[3]]));
+        let (value, after) = after.split_at_checked(length)?;
+        rest = after;
+        Some((u16::from_be_bytes([head[0], head[1]]), value))
+    })
+}
+
+/// Where the parameters begin: behind the priority and the target's name.
+pub fn service_params_at(rdata: &[u8]) -> usize {
+    let mut at = 2;
+    while let Some(&length) = rdata.get(at) {
+        at += 1 + usize::from(length);
+        if length == 0 {
+            return at;
+        }
+    }
+    rdata.len()
+}
+
+/// Whether a parameter is a hint of addresses that is left open, as `auto`
+/// writes it: none in a message is empty (RFC 9460 §7.3).
+pub fn is_open_hint(key: u16, value: &[u8]) -> bool {
+    matches!(key, IPV4_HINT | IPV6_HINT) && value.is_empty()
+}
+
 /// The parameters one after the other; else what is wrong.
 fn parameters(octets: &[u8]) -> Result<Vec<(u16, &[u8])>, String> {
     let mut pairs: Vec<(u16, &[u8])> = Vec::new();
@@ -216,7 +249,8 @@ pub(super) fn flaw_in(octets: &[u8]) -> Option<String> {
 
 /// What is wrong with parameters: the key, why, and what to write.
 fn flaw(pairs: &[(u16, &[u8])]) -> Option<(u16, String, Option<String>)> {
-    let has = |key: u16| pairs.iter().any(|(other, _)| *other == key);
+    // a hint that is left open may turn out to be none
+    let has = |key: u16| pairs.iter().any(|(other, value)| *other == key && !is_open_hint(key, value));
     pairs
         .iter()
         .find_map(|(key, value)| flaw_of(*key, value, &has).map(|(why, instead)| (*key, why, instead)))
@@ -257,8 +291,9 @@ fn flaw_of(key: u16, value: &[u8], has: &dyn Fn(u16) -> bool) -> Option<Why> {
             Some(why("without `alpn` no protocol is left", "add `alpn`, or take `no-default-alpn` away"))
         }
         PORT if value.len() != 2 => plain("`port` has 2 octets"),
-        IPV4HINT if !multiple(4) => plain("`ipv4hint` is a list of IPv4 addresses"),
-        IPV6HINT if !multiple(16) => plain("`ipv6hint` is a list of IPv6 addresses"),
+        IPV4_HINT | IPV6_HINT if value.is_empty() => None,
+        IPV4_HINT if !multiple(4) => plain("`ipv4hint` is a list of IPv4 addresses"),
+        IPV6_HINT if !multiple(16) => plain("`ipv6hint` is a list of IPv6 addresses"),
         ECH if value.is_empty() => plain("`ech` is empty"),
         DOHPATH if str::from_utf8(value).is_err() => plain("`dohpath` is a template in UTF-8"),
         INVALID => plain("key65535 is reserved and never used"),
@@ -286,6 +321,9 @@ pub(super) fn show(octets: &[u8], text: &mut String) {
 
 fn show_one(key: u16, value: &[u8]) -> String {
     let mut text = key_name(key);
+    if is_open_hint(key, value) {
+        return text + "=auto";
+    }
     if matches!(key, NO_DEFAULT_ALPN | OHTTP) || value.is_empty() {
         return text;
     }
@@ -313,11 +351,11 @@ fn show_one(key: u16, value: &[u8]) -> String {
             bare(&list, &mut text);
         }
         PORT => text += &value.iter().fold(0u32, |sum, octet| sum << 8 | u32::from(*octet)).to_string(),
-        IPV4HINT => {
+        IPV4_HINT => {
             let all = value.as_chunks::<4>().0.iter().map(|octets| Ipv4Addr::from(*octets).to_string());
             text += &all.collect::<Vec<_>>().join(",");
         }
-        IPV6HINT => {
+        IPV6_HINT => {
             let all = value.as_chunks::<16>().0.iter().map(|octets| Ipv6Addr::from(*octets).to_string());
             text += &all.collect::<Vec<_>>().join(",");
         }

@@ -3,9 +3,8 @@
 use super::cookie::{CLIENT, Cookie, SERVER};
 use super::query::{self, Edns, Header, Question, option};
 use super::{Client, MAX_UDP, Service, rcode};
-use crate::authority::{
-    IPV4_HINT, IPV6_HINT, RECORD_HEAD, Rrset, is_open_hint, rtype, service_params, service_params_at,
-};
+use crate::authority::{RECORD_HEAD, Rrset, rtype};
+use crate::rdata::{IPV4_HINT, IPV6_HINT, is_open_hint, service_params, service_params_at};
 use crate::steering::{Candidates, Chance};
 
 /// Octets of our OPT record without options.

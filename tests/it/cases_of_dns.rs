@@ -23,7 +23,7 @@ records:
   a.b.ent: { type: A, value: 192.0.2.1 }
   '*.wild': { type: A, ttl: 30, value: 192.0.2.30 }
   host.wild: { type: TXT, value: here }
-  _sip._tcp.host.wild: { type: TXT, value: srv }
+  _sip._tcp.host.wild: { type: SRV, value: { priority: 0, weight: 0, port: 5060, target: mail } }
   f.*.w2: { type: TXT, value: star }
   t.w2: { type: A, value: 192.0.2.31 }
   alias: { type: CNAME, ttl: 60, value: www }

@@ -153,6 +153,29 @@ impl Lower<'_> {
         }
     }
 
+    /// Hints that are left to a load balancer need one at their own name.
+    pub(super) fn hints(&self, sets: &Sets, balancers: &Balancers, unsure: &Unsure) {
+        for ((owner, rtype), set) in sets {
+            if ![SVCB, HTTPS].contains(rtype) || unsure.has(owner) {
+                continue;
+            }
+            for (wire, place) in &set.values {
+                if !rdata::service_params(wire).any(|(key, value)| rdata::is_open_hint(key, value)) {
+                    continue;
+                }
+                let why = match (wire.get(2), balancers.contains_key(owner)) {
+                    (Some(0), true) => continue,
+                    (Some(0), false) => "none is described for that name",
+                    _ => "the record leads to another name",
+                };
+                let kind = ProblemKind::HintFollowsNothing { owner: owner.to_string(), why: why.into() };
+                let help = "write `auto` where a load balancer stands at the same name and the target is `.`, \
+                            or write the addresses";
+                self.gather.refuse(Spot::Value(*place), kind, Some(help.into()));
+            }
+        }
+    }
+
     /// Names that records point to, as far as this zone knows them.
     pub(super) fn targets(
         &self,

@@ -27,12 +27,12 @@ impl Lower<'_> {
     fn own_words(&self, field: &Field<Scalar>, most: usize) -> Option<Box<[u8]>> {
         let (text, place) = self.text(field)?;
         if text.is_empty() {
-            self.empty_text(place, "what clients shall read");
+            self.empty_text(place, "a text for clients");
             return None;
         }
         if text.len() > most {
             let why = format!("it has {} octets, {most} are the most", text.len());
-            let kind = ProblemKind::NotText { value: brief(text), why };
+            let kind = ProblemKind::OwnWords { value: brief(text), why };
             self.gather.refuse(Spot::Value(place), kind, Some("write a shorter text".into()));
             return None;
         }

@@ -127,6 +127,7 @@ impl Lower<'_> {
         let balancers = self.load_balancers(written.load_balancers, apex, pools, &mut unsure);
         self.conflicts(&sets, &balancers, apex, apexes);
         self.targets(&sets, &balancers, &unsure, apex, apexes);
+        self.hints(&sets, &balancers, &unsure);
 
         let apex_ns = sets.get(&(apex.clone(), NS));
         if apex_ns.is_none() && !unsure_ns {
