@@ -15,6 +15,7 @@ mod chance;
 mod counters;
 mod holder;
 mod lock;
+pub mod proxy;
 mod stream;
 mod udp;
 
