@@ -13,6 +13,8 @@
 
 mod chance;
 mod counters;
+#[allow(dead_code, reason = "for HTTPS, over HTTP/2 and HTTP/3")]
+mod doh;
 mod holder;
 mod lock;
 mod stream;
