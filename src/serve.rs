@@ -16,6 +16,8 @@ mod answering;
 mod certificates;
 mod chance;
 mod counters;
+#[allow(dead_code, reason = "for HTTPS, over HTTP/2 and HTTP/3")]
+mod doh;
 mod holder;
 mod listener;
 mod lock;
