@@ -756,7 +756,7 @@ pub async fn serve(
         info!("stopping on {signal}");
     }
     let totals = running.stop().await;
-    telemetry::tell_queries(totals.queries, totals.replies());
+    telemetry::tell_queries(totals.queries, totals.replies(), &totals.over);
     outcome.map(drop)
 }
 
