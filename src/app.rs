@@ -52,7 +52,7 @@ use crate::probe::Prober;
 use crate::publish::Publisher;
 use crate::serve::{self, ListenError};
 use crate::state::{self, Directory, Journal, OpenError};
-use crate::telemetry;
+use crate::telemetry::{self, Queries, Trouble};
 use crate::wire::Service;
 
 use operator::{Desk, Upkeep};
@@ -428,11 +428,31 @@ fn targets(model: &Model) -> usize {
     enabled.map(|pool| pool.tests.members.len() * pool.viewpoints.vantages.len() * endpoints(pool)).sum()
 }
 
+/// What the log tells of the transports.
+fn queries(totals: &serve::Totals) -> Queries {
+    Queries {
+        queries: totals.queries,
+        replies: totals.replies(),
+        trouble: Trouble {
+            slipped: totals.rate_slipped,
+            dropped: totals.rate_dropped,
+            unproxied: totals.unproxied,
+            overflows: totals.overflows,
+            refused: totals.refused,
+            evicted: totals.evicted,
+            panics: totals.panics,
+            restarts: totals.restarts,
+        },
+    }
+}
+
 fn serve_limits(settings: &Settings) -> serve::Limits {
     let mut limits = serve::Limits::default();
     if let Some(workers) = settings.udp_workers {
         limits.udp_workers = workers.get();
     }
+    limits.proxies.clone_from(&settings.proxy_protocol);
+    limits.rate.clone_from(&settings.rate_limit);
     limits
 }
 
@@ -686,17 +706,28 @@ pub async fn serve(
     };
     let reloader = Reloader::new(watch, loaded).asked_by(running.take_reloads());
     let mut reloads = pin!(reloader.run(running.control()));
-    let outcome = tokio::select! {
-        _ = terminate.recv() => Ok("SIGTERM"),
-        _ = interrupt.recv() => Ok("SIGINT"),
-        _ = running.failed() => Err(StartError::EngineEnded),
-        never = &mut reloads => match never {},
+    let mut trouble = Trouble::default();
+    let mut look_at = Instant::now() + TOTALS_EVERY;
+    let outcome = loop {
+        tokio::select! {
+            _ = terminate.recv() => break Ok("SIGTERM"),
+            _ = interrupt.recv() => break Ok("SIGINT"),
+            _ = running.failed() => break Err(StartError::EngineEnded),
+            never = &mut reloads => match never {},
+            () = sleep_until(look_at) => {}
+        }
+        look_at += TOTALS_EVERY;
+        let so_far = queries(&running.counters());
+        if trouble != so_far.trouble {
+            trouble = so_far.trouble;
+            telemetry::tell_queries(&so_far);
+        }
     };
     if let Ok(signal) = outcome {
         info!("stopping on {signal}");
     }
     let totals = running.stop().await;
-    telemetry::tell_queries(totals.queries, totals.replies());
+    telemetry::tell_queries(&queries(&totals));
     outcome.map(drop)
 }
 

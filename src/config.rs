@@ -30,12 +30,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipnet::IpNet;
+
 pub use value::{duration, show as show_duration, weight, weight_help};
 pub use words::nearest;
 
 pub use problem::{Also, Excerpt, Problem, ProblemKind, Report, Severity};
 
-use crate::model::Model;
+use crate::model::{Model, RateLimit};
 use crate::simulate::Script;
 use crate::timing::StartUps;
 use place::{Gather, Source, Span};
@@ -85,6 +87,12 @@ pub struct Settings {
     pub allow_lints: BTreeSet<String>,
     /// How much of the history is kept; none: there is none.
     pub history: Option<History>,
+    /// Who may speak for others, with a header of the PROXY protocol.
+    pub proxy_protocol: Vec<IpNet>,
+    /// None: replies are not limited.
+    pub rate_limit: Option<RateLimit>,
+    /// Who to be once the sockets are open; none: whoever started it.
+    pub user: Option<String>,
 }
 
 impl Default for Settings {
@@ -102,6 +110,9 @@ impl Default for Settings {
             resolvers: Vec::new(),
             allow_lints: BTreeSet::new(),
             history: Some(History::default()),
+            proxy_protocol: Vec::new(),
+            rate_limit: None,
+            user: None,
         }
     }
 }

@@ -16,16 +16,20 @@ mod counters;
 mod holder;
 mod lock;
 pub mod proxy;
+mod rate;
 mod stream;
 mod udp;
 
+use std::any::Any;
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -34,7 +38,10 @@ use tokio::time::timeout;
 pub use self::counters::Totals;
 pub use self::holder::{Process, Protocol};
 use self::lock::{Lock, Refusal};
+use self::rate::{Limiter, Teller};
 use crate::authority::Snapshot;
+use crate::clock::Clock;
+use crate::model::RateLimit;
 use crate::publish::Reader;
 use crate::wire::{self, Client, Replied, Service};
 
@@ -56,6 +63,10 @@ pub struct Limits {
     pub tcp_message: Duration,
     /// How long a client may leave replies unread.
     pub tcp_write: Duration,
+    /// Who may speak for others, with a header of the PROXY protocol.
+    pub proxies: Vec<IpNet>,
+    /// How many replies a network gets over UDP; none: as many as it asks for.
+    pub rate: Option<RateLimit>,
 }
 
 impl Default for Limits {
@@ -67,6 +78,8 @@ impl Default for Limits {
             tcp_idle: Duration::from_secs(10),
             tcp_message: Duration::from_secs(5),
             tcp_write: Duration::from_secs(5),
+            proxies: Vec::new(),
+            rate: None,
         }
     }
 }
@@ -203,6 +216,8 @@ impl Claim {
             locks.push(lock);
             listeners.push(listener);
         }
+        let (proxies, clock) = (limits.proxies.clone().into(), Clock::start());
+        let limiter = limits.rate.as_ref().map(|rate| Arc::new(Limiter::new(rate)));
         let first = addresses.first().copied().unwrap_or_else(|| ([0; 4], 0).into());
         let failed = |doing| move |error| ListenError::Failed { address: first, doing, error };
 
@@ -213,17 +228,15 @@ impl Claim {
             let acceptor = stream::Acceptor::new(listeners, Arc::clone(&stream));
             runtime.spawn(acceptor.map_err(failed("accept connections on"))?.run(stopped))
         };
+        if let Some(limiter) = &limiter {
+            runtime.spawn(tell_limited(Arc::clone(limiter), clock, stop.subscribe()));
+        }
+        let task = udp::Task { reader, services, respond, limiter, proxies, clock };
         let (ended, workers_ended) = mpsc::channel(1);
         let workers = Vec::new();
         let mut server = Server { addresses, workers, workers_ended, stream, stop, acceptor, _locks: locks };
         for (number, socket) in sockets.into_iter().enumerate() {
-            let worker = udp::Worker::start(
-                number,
-                socket,
-                (reader.clone(), services.clone()),
-                respond,
-                ended.clone(),
-            );
+            let worker = udp::Worker::start(number, socket, task.clone(), ended.clone());
             server.workers.push(worker.map_err(failed("start a thread for"))?);
         }
         Ok(server)
@@ -304,6 +317,27 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop_all();
+    }
+}
+
+/// Looks once a second who begins and ends to be limited, and tells.
+async fn tell_limited(limiter: Arc<Limiter>, clock: Clock, mut stop: watch::Receiver<bool>) {
+    let mut teller = Teller::new();
+    let suffix = if limiter.log_only { "; log_only: sent all the same" } else { "" };
+    while timeout(Duration::from_secs(1), stop.changed()).await.is_err() {
+        for line in teller.look(&limiter, clock.milliseconds()) {
+            match line.begins {
+                true => tracing::warn!("{line}{suffix}"),
+                false => tracing::info!("{line}"),
+            }
+        }
+    }
+}
+
+/// Drops what a panic has left, which may panic in turn.
+fn drop_payload(payload: Box<dyn Any + Send>) {
+    if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(another);
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod alerts;
 mod balancers;
+mod clients;
 mod conflicts;
 mod dependencies;
 mod groups;
@@ -322,6 +323,9 @@ impl Lower<'_> {
             resolvers: self.resolvers(&server.resolvers),
             allow_lints: self.allowed_lints(&server.allow_lints),
             history: self.history(&server.history),
+            proxy_protocol: self.networks(&server.proxy_protocol),
+            rate_limit: self.rate_limit(&server.rate_limit),
+            user: self.user(&server.user),
         }
     }
 

@@ -156,6 +156,7 @@ kinds! {
     listed_twice: ListedTwice { value: String } => "{value} is listed twice";
     // The server.
     not_listen: NotListen { value: String } => "`{value}` is not an address with a port";
+    not_network: NotNetwork { value: String, why: String } => "`{value}` is not a network: {why}";
     listen_overlap: ListenOverlap { one: String, other: String } => "`{one}` and `{other}` would get the same queries";
     // Monitors.
     not_for_type: NotForType { key: String, check: String } => "`{key}` means nothing to a monitor of type {check}";

@@ -2,6 +2,8 @@
 //!
 //! Clients here are plain blocking sockets; a reply is known by its id and QR.
 
+mod datagrams;
+
 use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
