@@ -8,6 +8,7 @@
 //! Names in replies are compressed only by pointers to names that already
 //! stand whole in the message: the question, or a CNAME's target.
 
+mod look;
 mod query;
 mod reply;
 mod service;
@@ -16,6 +17,7 @@ use std::net::IpAddr;
 
 use crate::authority::{Found, Key, Names, Node, Rrset, Snapshot, rtype};
 use crate::steering::Chance;
+pub use look::{TCP_KEEPALIVE, has_option, lifetime};
 use query::{Query, Question};
 use reply::Reply;
 pub use service::Service;

@@ -304,7 +304,7 @@ mod tests {
             }
         });
         let mut totals = Totals::default();
-        counters.add_to(&mut totals);
+        counters.add_to(&mut totals, Transport::Udp);
         assert_eq!(totals.restarts, 3);
     }
 

@@ -162,7 +162,7 @@ fn options_are_whole(mut rdata: &[u8]) -> bool {
 }
 
 /// Where the name at `at` ends; pointers are not followed.
-fn skip_name(message: &[u8], mut at: usize) -> Option<usize> {
+pub fn skip_name(message: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match *message.get(at)? {
             0 => return Some(at + 1),
