@@ -55,6 +55,8 @@ pub struct Totals {
     pub accept_errors: u64,
     /// Handshakes of TLS that came to nothing.
     pub handshakes_failed: u64,
+    /// Connections of proxies without a header of the PROXY protocol.
+    pub proxy_errors: u64,
 }
 
 /// Messages received over each transport.
