@@ -4,6 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use ipnet::IpNet;
+
 use super::super::place::{Place, Spot};
 use super::super::problem::ProblemKind;
 use super::super::reader::{Field, OneOrMany, Scalar, brief};
