@@ -18,8 +18,10 @@ mod operator;
 pub mod rehearse;
 mod reload;
 mod services;
+mod systemd;
 mod threads;
 pub mod timing;
+mod user;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -52,13 +54,14 @@ use crate::moment::Moment;
 use crate::os;
 use crate::probe::Prober;
 use crate::publish::Publisher;
-use crate::serve::{self, ListenError};
+use crate::serve::{self, Certificates, Kind, ListenError, Passed, Pulse};
 use crate::state::{self, Directory, Journal, OpenError};
-use crate::telemetry;
+use crate::telemetry::{self, Queries, Trouble};
 
 use operator::{Desk, Upkeep};
 use services::Services;
 use threads::{Places, Threads};
+pub use user::UserError;
 
 pub use limits::raise_open_files;
 pub use operator::tasks_of;
@@ -84,7 +87,9 @@ pub enum StartError {
     Listen(ListenError),
     State(OpenError),
     Threads(std::io::Error),
+    Certificate(String),
     Signals(std::io::Error),
+    User(UserError),
     /// It ended by itself, which is a defect.
     EngineEnded,
 }
@@ -94,7 +99,9 @@ impl fmt::Display for StartError {
         match self {
             StartError::Listen(error) => write!(f, "{error}"),
             StartError::State(error) => write!(f, "{error}"),
+            StartError::User(error) => write!(f, "{error}"),
             StartError::Threads(error) => write!(f, "no threads for probes: {error}"),
+            StartError::Certificate(why) => write!(f, "the server's certificate: {why}"),
             StartError::Signals(error) => write!(f, "signals can't be waited for: {error}"),
             StartError::EngineEnded => f.write_str(
                 "the health engine has ended by a defect of this program, told above; please report it",
@@ -105,6 +112,12 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
+impl From<UserError> for StartError {
+    fn from(error: UserError) -> StartError {
+        StartError::User(error)
+    }
+}
+
 impl From<ListenError> for StartError {
     fn from(error: ListenError) -> StartError {
         StartError::Listen(error)
@@ -114,6 +127,8 @@ impl From<ListenError> for StartError {
 /// A running server.
 pub struct Running {
     server: serve::Server,
+    /// What encrypted transports show, where there are any.
+    certificates: Option<Arc<Certificates>>,
     control: Control,
     engine: JoinHandle<()>,
     /// Answers operators, where there is a state directory.
@@ -197,6 +212,15 @@ impl StateAt {
         option.or_else(|| settings.state_dir.clone()).map_or(StateAt::Usual, StateAt::Path)
     }
 
+    /// Where that is, as far as it is known before.
+    fn path(&self) -> Option<PathBuf> {
+        match self {
+            StateAt::Nowhere => None,
+            StateAt::Path(path) => Some(path.clone()),
+            StateAt::Usual => state::default_path(),
+        }
+    }
+
     fn open(self) -> Result<Option<Directory>, OpenError> {
         match self {
             StateAt::Nowhere => Ok(None),
@@ -230,7 +254,16 @@ const ALIVE_EVERY: Duration = Duration::from_secs(10);
 
 /// Starts serving `loaded` without anything that outlives it.
 pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result<Running, StartError> {
-    start_with(loaded, listen, tell, StateAt::Nowhere).await
+    start_with(loaded, listen, tell, StateAt::Nowhere, Given::default()).await
+}
+
+/// What a process was given besides its files.
+#[derive(Debug, Default)]
+pub struct Given {
+    /// Who to be once the sockets are open; none: whoever started it.
+    pub user: Option<String>,
+    /// Sockets that are open already.
+    pub sockets: Vec<Passed>,
 }
 
 /// The history of a server with this state directory. It is no reason not to
@@ -281,13 +314,32 @@ pub async fn start_with(
     listen: &[SocketAddr],
     tell: Tell,
     state: StateAt,
+    given: Given,
 ) -> Result<Running, StartError> {
     let settings = &loaded.settings;
-    let claim = serve::claim(listen)?;
+    let user = given.user.as_deref().map(user::find).transpose()?.flatten();
+    let state_path = state.path();
+    if let Some(user) = &user {
+        if let Some(path) = &state_path {
+            user::prepare_state(path, user)?;
+        }
+        user::warn_of(user, loaded);
+    }
+    let mut listeners = listeners(settings, listen);
+    listeners.retain(|listener| given.sockets.iter().all(|passed| passed.kind() != listener.kind));
+    let sockets = listeners.len() + given.sockets.len();
+    let claim = serve::claim(&listeners)?.with(given.sockets);
+    let certificates = match &settings.identity {
+        Some(identity) => {
+            let certificates = Certificates::new(&shown(identity)).map_err(StartError::Certificate)?;
+            Some(Arc::new(certificates))
+        }
+        None => None,
+    };
     let directory = state.open().map_err(StartError::State)?.map(Arc::new);
     let announcer = Announcer::new(history(loaded, directory.as_ref()));
     let mut limits = serve_limits(settings);
-    let max_probes = raise_open_files(settings.max_probes, listen.len(), &mut limits);
+    let max_probes = raise_open_files(settings.max_probes, sockets, &mut limits);
     let clock = Clock::start();
     let mut engine = Engine::new(max_probes);
     engine.ready_by(clock.now() + settings.startup_wait);
@@ -361,11 +413,29 @@ pub async fn start_with(
             "the first round of probes isn't complete; what is still unknown counts as down"
         );
     }
-    let server = claim.bind(limits, reader, services.reader(), &Handle::current())?;
-    for address in server.addresses() {
-        info!(zones = loaded.model.zones.len(), "serving on {address} (UDP and TCP)");
+    let setup = serve::Setup {
+        limits,
+        certificates: certificates.clone(),
+        https_path: settings.https_path.as_str().into(),
+        proxies: settings.proxies.clone().into(),
+    };
+    let server = claim.bind(setup, reader, services.reader(), &Handle::current())?;
+    for serve::Listener { kind, address } in server.listeners() {
+        info!(zones = loaded.model.zones.len(), "serving on {address} ({kind})");
     }
-    Ok(Running { server, control, engine, desk, reloads: wanted_reloads, stop, threads })
+    if let Some(user) = &user {
+        user::change(user, state_path.as_deref())?;
+    }
+    Ok(Running {
+        server,
+        certificates,
+        control,
+        engine,
+        desk,
+        reloads: wanted_reloads,
+        stop,
+        threads,
+    })
 }
 
 /// Lets operators ask at the directory's socket, if there can be one.
@@ -400,7 +470,7 @@ async fn listen(listener: Option<Listener>, desk: Arc<Desk>) -> std::convert::In
 
 impl Running {
     /// Where it answers, port 0 resolved.
-    pub fn addresses(&self) -> &[SocketAddr] {
+    pub fn addresses(&self) -> Vec<SocketAddr> {
         self.server.addresses()
     }
 
@@ -417,6 +487,11 @@ impl Running {
     /// What the transports have counted.
     pub fn counters(&self) -> serve::Totals {
         self.server.counters()
+    }
+
+    /// Tells whether everything that answers is alive.
+    fn pulse(&self) -> Pulse {
+        self.server.pulse()
     }
 
     /// Waits until the engine ends, which it does only by a defect.
@@ -447,11 +522,61 @@ fn targets(model: &Model) -> usize {
     enabled.map(|pool| pool.tests.members.len() * pool.viewpoints.vantages.len() * endpoints(pool)).sum()
 }
 
+/// What the log tells of the transports.
+fn queries(totals: &serve::Totals) -> Queries {
+    Queries {
+        queries: totals.queries,
+        replies: totals.replies(),
+        over: totals.over.to_string(),
+        trouble: Trouble {
+            slipped: totals.rate_slipped,
+            dropped: totals.rate_dropped,
+            unproxied: totals.unproxied + totals.proxy_errors,
+            overflows: totals.overflows,
+            refused: totals.refused,
+            evicted: totals.evicted,
+            panics: totals.panics,
+            restarts: totals.restarts,
+        },
+    }
+}
+
+/// Where a server with these settings answers; plain DNS at `listen`.
+fn listeners(settings: &Settings, listen: &[SocketAddr]) -> Vec<serve::Listener> {
+    let lists = [
+        (Kind::Dns, listen),
+        (Kind::Tls, &settings.listen_tls),
+        (Kind::Https, &settings.listen_https),
+        (Kind::Quic, &settings.listen_quic),
+        (Kind::Http3, &settings.listen_http3),
+    ];
+    let of = |(kind, list): (Kind, &[SocketAddr])| {
+        list.iter().map(|&address| serve::Listener { kind, address }).collect::<Vec<_>>()
+    };
+    lists.into_iter().flat_map(of).collect()
+}
+
+/// What is to be shown, as the transports take it.
+fn shown(identity: &config::Identity) -> serve::Identity {
+    let (certificates, key) = (Arc::clone(&identity.certificates), Arc::clone(&identity.key));
+    serve::Identity { certificates, key }
+}
+
 fn serve_limits(settings: &Settings) -> serve::Limits {
-    let mut limits = serve::Limits::default();
+    let config::Connections { most, per_client, idle, message, write, handshake } = settings.connections;
+    let mut limits = serve::Limits {
+        tcp_connections: most as usize,
+        tcp_connections_per_client: per_client as usize,
+        tcp_idle: idle,
+        tcp_message: message,
+        tcp_write: write,
+        tls_handshake: handshake,
+        ..serve::Limits::default()
+    };
     if let Some(workers) = settings.udp_workers {
         limits.udp_workers = workers.get();
     }
+    limits.rate.clone_from(&settings.rate_limit);
     limits
 }
 
@@ -692,30 +817,49 @@ pub async fn serve(
     listen: Vec<SocketAddr>,
     watch: Watch,
     state: StateAt,
+    user: Option<String>,
 ) -> Result<(), StartError> {
     use tokio::signal::unix::{SignalKind, signal};
+    let watch = watch.and_of(&loaded.settings);
     let on = |kind| signal(kind).map_err(StartError::Signals);
     let mut terminate = on(SignalKind::terminate())?;
     let mut interrupt = on(SignalKind::interrupt())?;
 
+    let given = Given { user, sockets: serve::passed()? };
     let mut running = tokio::select! {
-        started = start_with(&loaded, &listen, Box::new(telemetry::tell), state) => started?,
+        started = start_with(&loaded, &listen, Box::new(telemetry::tell), state, given) => started?,
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     };
     let reloader = Reloader::new(watch, loaded).asked_by(running.take_reloads());
+    let reloader = reloader.replacing(running.certificates.clone());
     let mut reloads = pin!(reloader.run(running.control()));
-    let outcome = tokio::select! {
-        _ = terminate.recv() => Ok("SIGTERM"),
-        _ = interrupt.recv() => Ok("SIGINT"),
-        _ = running.failed() => Err(StartError::EngineEnded),
-        never = &mut reloads => match never {},
+    systemd::ready();
+    let watching = tokio::spawn(systemd::watch(running.control(), running.pulse()));
+    let mut trouble = Trouble::default();
+    let mut look_at = Instant::now() + TOTALS_EVERY;
+    let outcome = loop {
+        tokio::select! {
+            _ = terminate.recv() => break Ok("SIGTERM"),
+            _ = interrupt.recv() => break Ok("SIGINT"),
+            _ = running.failed() => break Err(StartError::EngineEnded),
+            never = &mut reloads => match never {},
+            () = sleep_until(look_at) => {}
+        }
+        look_at += TOTALS_EVERY;
+        let so_far = queries(&running.counters());
+        if trouble != so_far.trouble {
+            trouble = so_far.trouble;
+            telemetry::tell_queries(&so_far);
+        }
     };
     if let Ok(signal) = outcome {
         info!("stopping on {signal}");
     }
+    watching.abort();
+    systemd::stopping();
     let totals = running.stop().await;
-    telemetry::tell_queries(totals.queries, totals.replies());
+    telemetry::tell_queries(&queries(&totals));
     outcome.map(drop)
 }
 

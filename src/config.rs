@@ -24,21 +24,28 @@ mod value;
 mod words;
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipnet::IpNet;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
 pub use value::{duration, show as show_duration, weight, weight_help};
 pub use words::nearest;
 
 pub use problem::{Also, Excerpt, Problem, ProblemKind, Report, Severity};
 
-use crate::model::Model;
+use crate::clock;
+use crate::model::{Model, RateLimit};
 use crate::simulate::Script;
 use crate::timing::StartUps;
 use crate::wire::Secrets;
+use crate::x509;
 use place::{Gather, Source, Span};
 
 /// Files above it are not read.
@@ -65,7 +72,23 @@ impl Loaded {
 /// How the server itself runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
+    /// For plain DNS, over UDP and TCP.
     pub listen: Vec<SocketAddr>,
+    /// For DNS over TLS.
+    pub listen_tls: Vec<SocketAddr>,
+    /// For DNS over HTTPS.
+    pub listen_https: Vec<SocketAddr>,
+    /// For DNS over QUIC.
+    pub listen_quic: Vec<SocketAddr>,
+    /// For DNS over HTTP/3.
+    pub listen_http3: Vec<SocketAddr>,
+    /// The path of queries over HTTPS.
+    pub https_path: String,
+    /// There if one of the encrypted lists isn't empty.
+    pub identity: Option<Identity>,
+    /// Who speaks for clients by the PROXY protocol.
+    pub proxies: Vec<IpNet>,
+    pub connections: Connections,
     /// None: one a core.
     pub udp_workers: Option<NonZeroUsize>,
     pub state_dir: Option<PathBuf>,
@@ -87,6 +110,10 @@ pub struct Settings {
     /// How much of the history is kept; none: there is none.
     pub history: Option<History>,
     pub service: ServiceSettings,
+    /// None: replies are not limited.
+    pub rate_limit: Option<RateLimit>,
+    /// Who to be once the sockets are open; none: whoever started it.
+    pub user: Option<String>,
 }
 
 /// What the server tells of itself, and whose cookies it takes.
@@ -115,6 +142,14 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             listen: vec![(Ipv4Addr::LOCALHOST, 5300).into()],
+            listen_tls: Vec::new(),
+            listen_https: Vec::new(),
+            listen_quic: Vec::new(),
+            listen_http3: Vec::new(),
+            https_path: "/dns-query".into(),
+            identity: None,
+            proxies: Vec::new(),
+            connections: Connections::default(),
             udp_workers: None,
             state_dir: None,
             startup_wait: Duration::from_secs(10),
@@ -127,7 +162,71 @@ impl Default for Settings {
             allow_lints: BTreeSet::new(),
             history: Some(History::default()),
             service: ServiceSettings::default(),
+            rate_limit: None,
+            user: None,
         }
+    }
+}
+
+/// What clients over TCP may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connections {
+    pub most: u32,
+    /// For each network of clients.
+    pub per_client: u32,
+    /// Without a word.
+    pub idle: Duration,
+    /// From the first octet of a message to its last.
+    pub message: Duration,
+    /// With replies unread.
+    pub write: Duration,
+    pub handshake: Duration,
+}
+
+impl Default for Connections {
+    fn default() -> Connections {
+        Connections {
+            most: 1000,
+            per_client: 100,
+            idle: Duration::from_secs(10),
+            message: Duration::from_secs(5),
+            write: Duration::from_secs(5),
+            handshake: Duration::from_secs(5),
+        }
+    }
+}
+
+/// The server's certificate and its key: the files, and the PEM that was in
+/// them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Identity {
+    pub certificate: PathBuf,
+    pub private_key: PathBuf,
+    pub certificates: Arc<[u8]>,
+    pub key: Arc<[u8]>,
+}
+
+impl Identity {
+    /// Whether the other one is the same certificate and key, wherever they are.
+    pub fn is_as(&self, other: &Identity) -> bool {
+        (&self.certificates, &self.key) == (&other.certificates, &other.key)
+    }
+
+    /// What is wrong with the dates of the server's own certificate just now.
+    pub fn complaint(&self) -> Option<String> {
+        let own = CertificateDer::pem_slice_iter(&self.certificates).next()?.ok()?;
+        x509::validity(&own)?.complaint(clock::unix_seconds().into())
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // nothing of the key itself
+        let Identity { certificate, private_key, .. } = self;
+        f.debug_struct("Identity")
+            .field("certificate", certificate)
+            .field("private_key", private_key)
+            .finish()
     }
 }
 
@@ -191,7 +290,7 @@ pub fn load_promising(paths: &[PathBuf]) -> Result<(Loaded, Option<Report>), Rep
     }
 }
 
-/// As [`load`], from texts; only a `ca_file` named in them is read.
+/// As [`load`], from texts; only files of certificates named in them are read.
 pub fn load_texts(files: Vec<(PathBuf, Vec<u8>)>) -> Result<Loaded, Report> {
     let first = files.first().map(|(path, _)| path.clone());
     assemble(files, first.as_deref(), Gather::default())

@@ -28,3 +28,4 @@ pub mod steering;
 pub mod telemetry;
 pub mod timing;
 pub mod wire;
+pub mod x509;

@@ -14,6 +14,7 @@
 
 mod answer;
 mod cookie;
+mod look;
 mod query;
 mod reply;
 mod service;
@@ -25,6 +26,7 @@ use query::{Header, Query};
 use reply::Reply;
 
 pub use cookie::{Secret, Secrets};
+pub use look::{TCP_KEEPALIVE, has_option, lifetime};
 pub use service::{MAX_NSID, Service};
 
 /// What of the client matters to the answer.
@@ -174,4 +176,17 @@ pub fn respond(
         || approved.is_some_and(|(secrets, cookie)| secrets.approve(cookie, client.address, client.now));
     replied.length = reply.finish();
     replied
+}
+
+/// Writes the least reply to a query that [`respond`] has answered: question,
+/// TC, and an OPT record if the query had one. It leads the client to TCP, where
+/// nobody's address can be borrowed. Needs as much room; 0: nothing may be sent.
+pub fn slip(service: &Service, query: &[u8], client: Client, out: &mut [u8]) -> usize {
+    let Some(header) = Header::read(query) else { return 0 };
+    let mut key = Key::default();
+    let parsed = query::parse(query, &header, service.cookies.is_some(), &mut key);
+    let Ok(Query { question, edns }) = parsed else { return 0 };
+    let mut reply = Reply::begin(out, MAX_UDP, (service, client), (&header, question), query, edns);
+    reply.set_truncated();
+    reply.finish()
 }

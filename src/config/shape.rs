@@ -40,6 +40,20 @@ pub struct Zone {
 #[serde(default, deny_unknown_fields)]
 pub struct Server {
     pub listen: Field<OneOrMany<Scalar>>,
+    pub listen_tls: Field<OneOrMany<Scalar>>,
+    pub listen_https: Field<OneOrMany<Scalar>>,
+    pub listen_quic: Field<OneOrMany<Scalar>>,
+    pub listen_http3: Field<OneOrMany<Scalar>>,
+    pub https_path: Field<Scalar>,
+    pub certificate: Field<Scalar>,
+    pub private_key: Field<Scalar>,
+    pub proxy_protocol: Field<OneOrMany<Scalar>>,
+    pub tcp_connections: Field<Scalar>,
+    pub tcp_connections_per_client: Field<Scalar>,
+    pub tcp_idle_timeout: Field<Scalar>,
+    pub tcp_message_timeout: Field<Scalar>,
+    pub tcp_write_timeout: Field<Scalar>,
+    pub tls_handshake_timeout: Field<Scalar>,
     pub udp_workers: Field<Scalar>,
     pub state_dir: Field<Scalar>,
     pub startup_wait: Field<Scalar>,
@@ -61,6 +75,25 @@ pub struct Server {
     pub identity: Field<Scalar>,
     pub cookies: Field<Scalar>,
     pub cookie_secret_file: Field<Scalar>,
+    pub rate_limit: Field<RateLimit>,
+    pub user: Field<Scalar>,
+}
+
+/// How many replies of one kind a network gets.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RateLimit {
+    pub responses_per_second: Field<Scalar>,
+    pub nodata_per_second: Field<Scalar>,
+    pub nxdomains_per_second: Field<Scalar>,
+    pub referrals_per_second: Field<Scalar>,
+    pub errors_per_second: Field<Scalar>,
+    pub window: Field<Scalar>,
+    pub slip: Field<Scalar>,
+    pub ipv4_prefix_length: Field<Scalar>,
+    pub ipv6_prefix_length: Field<Scalar>,
+    pub exempt: Field<OneOrMany<Scalar>>,
+    pub log_only: Field<Scalar>,
 }
 
 /// Where this server is.

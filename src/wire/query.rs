@@ -237,7 +237,7 @@ fn read_options(mut rdata: &[u8], cookies: bool, opt: &mut Edns) -> Option<()> {
 }
 
 /// Where the name at `at` ends; pointers are not followed.
-fn skip_name(message: &[u8], mut at: usize) -> Option<usize> {
+pub fn skip_name(message: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match *message.get(at)? {
             0 => return Some(at + 1),

@@ -22,6 +22,7 @@ pub enum Kind {
 /// From the foundation up.
 pub const MODULES: [(&str, Kind); 28] = [
     ("moment", Pure),
+    ("x509", Pure),
     ("model", Pure),
     ("rdata", Pure),
     ("health", Pure),
