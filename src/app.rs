@@ -50,7 +50,7 @@ use crate::moment::Moment;
 use crate::os;
 use crate::probe::Prober;
 use crate::publish::Publisher;
-use crate::serve::{self, ListenError};
+use crate::serve::{self, Certificates, Kind, ListenError};
 use crate::state::{self, Directory, Journal, OpenError};
 use crate::telemetry;
 use crate::wire::Service;
@@ -82,6 +82,7 @@ pub enum StartError {
     Listen(ListenError),
     State(OpenError),
     Threads(std::io::Error),
+    Certificate(String),
     Signals(std::io::Error),
     /// It ended by itself, which is a defect.
     EngineEnded,
@@ -93,6 +94,7 @@ impl fmt::Display for StartError {
             StartError::Listen(error) => write!(f, "{error}"),
             StartError::State(error) => write!(f, "{error}"),
             StartError::Threads(error) => write!(f, "no threads for probes: {error}"),
+            StartError::Certificate(why) => write!(f, "the server's certificate: {why}"),
             StartError::Signals(error) => write!(f, "signals can't be waited for: {error}"),
             StartError::EngineEnded => f.write_str(
                 "the health engine has ended by a defect of this program, told above; please report it",
@@ -260,11 +262,16 @@ pub async fn start_with(
     state: StateAt,
 ) -> Result<Running, StartError> {
     let settings = &loaded.settings;
-    let claim = serve::claim(listen)?;
+    let listeners = listeners(settings, listen);
+    let claim = serve::claim(&listeners)?;
+    let certificates = match &settings.identity {
+        Some(identity) => Some(Arc::new(certificates(identity).map_err(StartError::Certificate)?)),
+        None => None,
+    };
     let directory = state.open().map_err(StartError::State)?.map(Arc::new);
     let announcer = Announcer::new(history(loaded, directory.as_ref()));
     let mut limits = serve_limits(settings);
-    let max_probes = raise_open_files(settings.max_probes, listen.len(), &mut limits);
+    let max_probes = raise_open_files(settings.max_probes, listeners.len(), &mut limits);
     let clock = Clock::start();
     let mut engine = Engine::new(max_probes);
     engine.ready_by(clock.now() + settings.startup_wait);
@@ -337,9 +344,10 @@ pub async fn start_with(
         );
     }
     let services = Publisher::new(Arc::new(Service::default()));
-    let server = claim.bind(limits, reader, services.reader(), &Handle::current())?;
-    for address in server.addresses() {
-        info!(zones = loaded.model.zones.len(), "serving on {address} (UDP and TCP)");
+    let setup = serve::Setup { limits, certificates, https_path: settings.https_path.as_str().into() };
+    let server = claim.bind(setup, reader, services.reader(), &Handle::current())?;
+    for serve::Listener { kind, address } in server.listeners() {
+        info!(zones = loaded.model.zones.len(), "serving on {address} ({kind})");
     }
     Ok(Running { server, services, control, engine, desk, reloads: wanted_reloads, stop, threads })
 }
@@ -381,7 +389,7 @@ impl Running {
     }
 
     /// Where it answers, port 0 resolved.
-    pub fn addresses(&self) -> &[SocketAddr] {
+    pub fn addresses(&self) -> Vec<SocketAddr> {
         self.server.addresses()
     }
 
@@ -426,6 +434,26 @@ fn targets(model: &Model) -> usize {
     let enabled = model.pools.iter().filter(|pool| pool.enabled);
     let endpoints = |pool: &Pool| pool.endpoints.iter().filter(|e| e.enabled).count();
     enabled.map(|pool| pool.tests.members.len() * pool.viewpoints.vantages.len() * endpoints(pool)).sum()
+}
+
+/// Where a server with these settings answers; plain DNS at `listen`.
+fn listeners(settings: &Settings, listen: &[SocketAddr]) -> Vec<serve::Listener> {
+    let lists = [
+        (Kind::Dns, listen),
+        (Kind::Tls, &settings.listen_tls),
+        (Kind::Https, &settings.listen_https),
+        (Kind::Quic, &settings.listen_quic),
+        (Kind::Http3, &settings.listen_http3),
+    ];
+    let of = |(kind, list): (Kind, &[SocketAddr])| {
+        list.iter().map(|&address| serve::Listener { kind, address }).collect::<Vec<_>>()
+    };
+    lists.into_iter().flat_map(of).collect()
+}
+
+fn certificates(identity: &config::Identity) -> Result<Certificates, String> {
+    let (certificates, key) = (Arc::clone(&identity.certificates), Arc::clone(&identity.key));
+    Certificates::new(&serve::Identity { certificates, key })
 }
 
 fn serve_limits(settings: &Settings) -> serve::Limits {

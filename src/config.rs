@@ -24,6 +24,7 @@ mod value;
 mod words;
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -64,7 +65,20 @@ impl Loaded {
 /// How the server itself runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
+    /// For plain DNS, over UDP and TCP.
     pub listen: Vec<SocketAddr>,
+    /// For DNS over TLS.
+    pub listen_tls: Vec<SocketAddr>,
+    /// For DNS over HTTPS.
+    pub listen_https: Vec<SocketAddr>,
+    /// For DNS over QUIC.
+    pub listen_quic: Vec<SocketAddr>,
+    /// For DNS over HTTP/3.
+    pub listen_http3: Vec<SocketAddr>,
+    /// The path of queries over HTTPS.
+    pub https_path: String,
+    /// There if one of the encrypted lists isn't empty.
+    pub identity: Option<Identity>,
     /// None: one a core.
     pub udp_workers: Option<NonZeroUsize>,
     pub state_dir: Option<PathBuf>,
@@ -91,6 +105,12 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             listen: vec![(Ipv4Addr::LOCALHOST, 5300).into()],
+            listen_tls: Vec::new(),
+            listen_https: Vec::new(),
+            listen_quic: Vec::new(),
+            listen_http3: Vec::new(),
+            https_path: "/dns-query".into(),
+            identity: None,
             udp_workers: None,
             state_dir: None,
             startup_wait: Duration::from_secs(10),
@@ -103,6 +123,27 @@ impl Default for Settings {
             allow_lints: BTreeSet::new(),
             history: Some(History::default()),
         }
+    }
+}
+
+/// The server's certificate and its key: the files, and the PEM that was in
+/// them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Identity {
+    pub certificate: PathBuf,
+    pub private_key: PathBuf,
+    pub certificates: Arc<[u8]>,
+    pub key: Arc<[u8]>,
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // nothing of the key itself
+        let Identity { certificate, private_key, .. } = self;
+        f.debug_struct("Identity")
+            .field("certificate", certificate)
+            .field("private_key", private_key)
+            .finish()
     }
 }
 
@@ -166,7 +207,7 @@ pub fn load_promising(paths: &[PathBuf]) -> Result<(Loaded, Option<Report>), Rep
     }
 }
 
-/// As [`load`], from texts; only a `ca_file` named in them is read.
+/// As [`load`], from texts; only files of certificates named in them are read.
 pub fn load_texts(files: Vec<(PathBuf, Vec<u8>)>) -> Result<Loaded, Report> {
     let first = files.first().map(|(path, _)| path.clone());
     assemble(files, first.as_deref(), Gather::default())

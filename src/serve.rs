@@ -1,4 +1,4 @@
-//! Moves octets between sockets and `wire::respond`, over UDP and TCP.
+//! Moves octets between sockets and `wire::respond`, over UDP, TCP and TLS.
 //!
 //! [`claim`] makes sure early that each address can be had, and says who is in
 //! the way if not; [`Claim::bind`] opens the sockets once there is something to
@@ -7,22 +7,27 @@
 //! ```text
 //! UDP   one thread for each address and worker    udp     batch in, batch out
 //! TCP   one task accepts, one for each connection stream  what is there, one write
+//!       within TLS                                        the same
 //! ```
 //!
 //! Knows nothing of DNS beyond the header's length, id and RCODE.
 
+mod answering;
+mod certificates;
 mod chance;
 mod counters;
 #[allow(dead_code, reason = "for HTTPS, over HTTP/2 and HTTP/3")]
 mod doh;
 mod holder;
+mod listener;
 mod lock;
+pub mod proxy;
 mod stream;
 mod udp;
 
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
@@ -32,12 +37,16 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-pub use self::counters::Totals;
+use self::answering::Answering;
+pub use self::certificates::{Certificates, Identity};
+pub use self::counters::{Totals, Transports};
 pub use self::holder::{Process, Protocol};
+use self::listener::Bound;
+pub use self::listener::{Kind, Listener};
 use self::lock::{Lock, Refusal};
 use crate::authority::Snapshot;
 use crate::publish::Reader;
-use crate::wire::{self, Client, Replied, Service};
+use crate::wire::{self, Client, Replied, Service, Transport};
 
 /// The shape of `wire::respond`.
 pub type Respond = fn(&Snapshot, &Service, &[u8], Client, &mut [u8]) -> Replied;
@@ -57,6 +66,8 @@ pub struct Limits {
     pub tcp_message: Duration,
     /// How long a client may leave replies unread.
     pub tcp_write: Duration,
+    /// How long a handshake of TLS may take.
+    pub tls_handshake: Duration,
 }
 
 impl Default for Limits {
@@ -68,28 +79,53 @@ impl Default for Limits {
             tcp_idle: Duration::from_secs(10),
             tcp_message: Duration::from_secs(5),
             tcp_write: Duration::from_secs(5),
+            tls_handshake: Duration::from_secs(5),
         }
+    }
+}
+
+/// How to answer, beside where.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub limits: Limits,
+    /// What encrypted transports show; none: there are no such listeners.
+    pub certificates: Option<Arc<Certificates>>,
+    /// The path of queries over HTTPS.
+    pub https_path: Arc<str>,
+}
+
+impl Default for Setup {
+    fn default() -> Setup {
+        Setup { limits: Limits::default(), certificates: None, https_path: "/dns-query".into() }
+    }
+}
+
+impl From<Limits> for Setup {
+    fn from(limits: Limits) -> Setup {
+        Setup { limits, ..Setup::default() }
     }
 }
 
 /// Addresses that are ours: locked and found free, not yet bound.
 #[derive(Debug)]
 pub struct Claim {
-    addresses: Vec<SocketAddr>,
-    /// None for port 0, which is locked when it has become a real one.
-    locks: Vec<Option<Lock>>,
+    listeners: Vec<Listener>,
+    /// Of each; none for port 0, which is locked when it has become a real one.
+    locks: Vec<Vec<Lock>>,
 }
 
 /// Sockets that answer.
 #[derive(Debug)]
 pub struct Server {
-    addresses: Vec<SocketAddr>,
+    listeners: Vec<Listener>,
     workers: Vec<udp::Worker>,
     /// Yields None when every worker has ended.
     workers_ended: mpsc::Receiver<()>,
     stream: Arc<stream::Shared>,
     stop: watch::Sender<bool>,
     acceptor: JoinHandle<()>,
+    /// Bound for QUIC; each becomes an endpoint.
+    _quic: Vec<(Kind, UdpSocket)>,
     _locks: Vec<Lock>,
 }
 
@@ -97,7 +133,7 @@ pub struct Server {
 #[derive(Debug)]
 pub enum ListenError {
     /// Two addresses of one list would get the same queries.
-    Overlap { one: SocketAddr, other: SocketAddr },
+    Overlap { one: Listener, other: Listener },
     /// Another Hale serves this address, or one that overlaps it.
     HeldByHale { address: SocketAddr, by: Option<Process> },
     /// Some other program's socket is there.
@@ -106,6 +142,8 @@ pub enum ListenError {
     Forbidden { address: SocketAddr },
     /// No interface of this machine has the address.
     NotHere { address: SocketAddr },
+    /// An encrypted transport without a certificate to show.
+    NoCertificate { listener: Listener },
     /// Something else, while doing what is said.
     Failed { address: SocketAddr, doing: &'static str, error: io::Error },
 }
@@ -113,34 +151,36 @@ pub enum ListenError {
 // ---- claiming -----------------------------------------------------------------------------------
 
 /// Locks and checks addresses; binds nothing for good.
-pub fn claim(addresses: &[SocketAddr]) -> Result<Claim, ListenError> {
-    for (i, &one) in addresses.iter().enumerate() {
-        if let Some(&other) = addresses[..i].iter().find(|&&other| lock::overlap(one, other)) {
+pub fn claim<L: Into<Listener> + Copy>(listeners: &[L]) -> Result<Claim, ListenError> {
+    let listeners: Vec<Listener> = listeners.iter().map(|&listener| listener.into()).collect();
+    for (i, &one) in listeners.iter().enumerate() {
+        if let Some(&other) = listeners[..i].iter().find(|&&other| listener::overlap(one, other)) {
             return Err(ListenError::Overlap { one: other, other: one });
         }
     }
-    let mut locks: Vec<Option<Lock>> = Vec::new();
-    for &address in addresses {
-        let lock = (address.port() != 0).then(|| take_lock(address)).transpose()?;
-        locks.push(lock);
+    let mut locks: Vec<Vec<Lock>> = Vec::new();
+    for &listener in &listeners {
+        let fixed = listener.address.port() != 0;
+        locks.push(if fixed { listener::take_locks(listener)? } else { Vec::new() });
     }
-    for &address in addresses {
-        look_for_other_hales(address, &locks.iter().flatten().collect::<Vec<_>>())?;
-        udp::open(address, true, 0).map_err(|error| explain(address, Protocol::Udp, error))?;
-        stream::open(address, false).map_err(|error| explain(address, Protocol::Tcp, error))?;
+    for &listener in &listeners {
+        look_for_other_hales(listener, &locks.iter().flatten().collect::<Vec<_>>())?;
+        listener::try_out(listener)?;
     }
-    Ok(Claim { addresses: addresses.to_vec(), locks })
+    Ok(Claim { listeners, locks })
 }
 
-fn take_lock(address: SocketAddr) -> Result<Lock, ListenError> {
-    Lock::take(address).map_err(|refusal| match refusal {
+fn take_lock(address: SocketAddr, protocol: Protocol) -> Result<Lock, ListenError> {
+    Lock::take(address, protocol).map_err(|refusal| match refusal {
         Refusal::Held { by } => ListenError::HeldByHale { address, by },
         Refusal::Failed(error) => ListenError::Failed { address, doing: "lock", error },
     })
 }
 
-fn look_for_other_hales(address: SocketAddr, ours: &[&Lock]) -> Result<(), ListenError> {
-    match lock::overlapping(address, ours) {
+fn look_for_other_hales(listener: Listener, ours: &[&Lock]) -> Result<(), ListenError> {
+    let address = listener.address;
+    let protocols = listener.kind.protocols();
+    match protocols.iter().find_map(|&protocol| lock::overlapping(address, protocol, ours)) {
         Some(by) => Err(ListenError::HeldByHale { address, by }),
         None => Ok(()),
     }
@@ -162,61 +202,77 @@ fn explain(address: SocketAddr, protocol: Protocol, error: io::Error) -> ListenE
 
 impl Claim {
     /// The addresses as they were asked for, port 0 among them.
-    pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
+    pub fn listeners(&self) -> &[Listener] {
+        &self.listeners
     }
 
     /// Opens the sockets and answers on them.
     pub fn bind(
         self,
-        limits: Limits,
+        setup: impl Into<Setup>,
         reader: Reader<Snapshot>,
         services: Reader<Service>,
         runtime: &Handle,
     ) -> Result<Server, ListenError> {
-        self.bind_with(limits, reader, services, runtime, wire::respond)
+        self.bind_with(setup, reader, services, runtime, wire::respond)
     }
 
     /// The same, with another function that makes the replies.
     pub fn bind_with(
         self,
-        limits: Limits,
+        setup: impl Into<Setup>,
         reader: Reader<Snapshot>,
         services: Reader<Service>,
         runtime: &Handle,
         respond: Respond,
     ) -> Result<Server, ListenError> {
+        let Setup { limits, certificates, https_path } = setup.into();
         let workers_wanted = limits.udp_workers.max(1);
-        let mut addresses = Vec::new();
-        let (mut locks, mut listeners, mut sockets) = (Vec::new(), Vec::new(), Vec::new());
-        for (asked, lock) in self.addresses.into_iter().zip(self.locks) {
-            let Bound { address, lock, first, listener } = bind(asked, lock, limits.udp_buffer)?;
-            if let Some(granted) = udp::capped_buffer(&first, limits.udp_buffer) {
-                let wanted = limits.udp_buffer;
-                tracing::warn!(%address, wanted, granted, "receive buffer capped; raise net.core.rmem_max");
+        let mut listeners = Vec::new();
+        let (mut locks, mut doors, mut sockets, mut quic) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for (asked, lock) in self.listeners.into_iter().zip(self.locks) {
+            if asked.kind.is_encrypted() && certificates.is_none() {
+                return Err(ListenError::NoCertificate { listener: asked });
             }
-            sockets.push(first);
-            for _ in 1..workers_wanted {
-                let another = udp::open(address, false, limits.udp_buffer);
-                sockets.push(another.map_err(|error| explain(address, Protocol::Udp, error))?);
+            let Bound { listener, locks: its, udp: datagrams, tcp } =
+                listener::bind(asked, lock, limits.udp_buffer)?;
+            let Listener { kind, address } = listener;
+            if let Some(first) = datagrams {
+                if let Some(granted) = udp::capped_buffer(&first, limits.udp_buffer) {
+                    let wanted = limits.udp_buffer;
+                    tracing::warn!(%address, wanted, granted, "receive buffer capped; raise net.core.rmem_max");
+                }
+                match kind {
+                    Kind::Quic | Kind::Http3 => quic.push((kind, first)),
+                    Kind::Dns | Kind::Tls | Kind::Https => {
+                        sockets.push(first);
+                        for _ in 1..workers_wanted {
+                            let another = udp::open(address, false, limits.udp_buffer);
+                            sockets.push(another.map_err(|error| explain(address, Protocol::Udp, error))?);
+                        }
+                    }
+                }
             }
-            addresses.push(address);
-            locks.push(lock);
+            doors.extend(tcp.map(|tcp| (kind, tcp)));
             listeners.push(listener);
+            locks.extend(its);
         }
-        let first = addresses.first().copied().unwrap_or_else(|| ([0; 4], 0).into());
+        let first = listeners.first().map_or_else(|| ([0; 4], 0).into(), |listener| listener.address);
         let failed = |doing| move |error| ListenError::Failed { address: first, doing, error };
 
-        let stream = Arc::new(stream::Shared::new(limits, reader.glance(), services.glance(), respond));
+        let answering = Answering::new(reader.glance(), services.glance(), respond);
+        let stream = Arc::new(stream::Shared::new(limits, answering));
         let (stop, stopped) = watch::channel(false);
+        let tls = certificates.as_deref().map(|certificates| stream::Tls::new(certificates, https_path));
         let acceptor = {
             let _inside = runtime.enter();
-            let acceptor = stream::Acceptor::new(listeners, Arc::clone(&stream));
+            let acceptor = stream::Acceptor::new(doors, tls, Arc::clone(&stream));
             runtime.spawn(acceptor.map_err(failed("accept connections on"))?.run(stopped))
         };
         let (ended, workers_ended) = mpsc::channel(1);
         let workers = Vec::new();
-        let mut server = Server { addresses, workers, workers_ended, stream, stop, acceptor, _locks: locks };
+        let mut server =
+            Server { listeners, workers, workers_ended, stream, stop, acceptor, _quic: quic, _locks: locks };
         for (number, socket) in sockets.into_iter().enumerate() {
             let worker = udp::Worker::start(
                 number,
@@ -231,53 +287,22 @@ impl Claim {
     }
 }
 
-/// One address's first sockets.
-struct Bound {
-    address: SocketAddr,
-    lock: Lock,
-    first: UdpSocket,
-    listener: TcpListener,
-}
-
-fn bind(asked: SocketAddr, lock: Option<Lock>, buffer: usize) -> Result<Bound, ListenError> {
-    if let Some(lock) = lock {
-        let first = udp::open(asked, true, buffer);
-        let first = first.map_err(|error| explain(asked, Protocol::Udp, error))?;
-        let listener = stream::open(asked, true);
-        let listener = listener.map_err(|error| explain(asked, Protocol::Tcp, error))?;
-        return Ok(Bound { address: asked, lock, first, listener });
-    }
-    // UDP picks a port; TCP may have it in use, and then UDP picks again.
-    let mut attempts = 0;
-    loop {
-        attempts += 1;
-        let first = udp::open(asked, true, buffer);
-        let first = first.map_err(|error| explain(asked, Protocol::Udp, error))?;
-        let address = first.local_addr().map_err(|error| explain(asked, Protocol::Udp, error))?;
-        let rest = take_lock(address).and_then(|lock| {
-            look_for_other_hales(address, &[&lock])?;
-            let listener = stream::open(address, true);
-            Ok((lock, listener.map_err(|error| explain(address, Protocol::Tcp, error))?))
-        });
-        match rest {
-            Ok((lock, listener)) => return Ok(Bound { address, lock, first, listener }),
-            Err(ListenError::Held { .. } | ListenError::HeldByHale { .. }) if attempts < 32 => {}
-            Err(error) => return Err(error),
-        }
-    }
-}
-
 impl Server {
     /// Where it answers, in the order asked for, port 0 replaced by the real one.
-    pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
+    pub fn listeners(&self) -> &[Listener] {
+        &self.listeners
+    }
+
+    /// The addresses of these.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().map(|listener| listener.address).collect()
     }
 
     /// Everything counted so far.
     pub fn counters(&self) -> Totals {
         let mut totals = Totals::default();
         for worker in &self.workers {
-            worker.counters().add_to(&mut totals);
+            worker.counters().add_to(&mut totals, Transport::Udp);
             totals.overflows += worker.overflows();
         }
         self.stream.add_to(&mut totals);
@@ -326,10 +351,19 @@ impl fmt::Display for ListenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ListenError::Overlap { one, other } if one == other => {
-                write!(f, "{one} is listed twice as an address to listen on")
+                write!(f, "{} is listed twice as an address to listen on", one.address)
             }
-            ListenError::Overlap { one, other } => {
+            ListenError::Overlap { one, other } if one.kind == other.kind => {
+                let (one, other) = (one.address, other.address);
                 write!(f, "{one} and {other} overlap: list either the wildcard or single addresses")
+            }
+            ListenError::Overlap { one, other } => write!(
+                f,
+                "{} ({}) and {} ({}) would get the same packets: give one of them another port",
+                one.address, one.kind, other.address, other.kind
+            ),
+            ListenError::NoCertificate { listener: Listener { kind, address } } => {
+                write!(f, "{kind} at {address} needs a certificate: set `certificate` and `private_key`")
             }
             ListenError::HeldByHale { address, by: Some(by) } if by.command.is_empty() => {
                 write!(f, "{address} is held by another hale, pid {}", by.pid)

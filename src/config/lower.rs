@@ -11,8 +11,10 @@ mod dependencies;
 mod groups;
 mod hosts;
 mod lints;
+mod listeners;
 mod maintenance;
 mod monitors;
+mod pem;
 mod pools;
 mod records;
 mod rules;
@@ -23,7 +25,7 @@ mod zones;
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -298,8 +300,15 @@ impl Lower<'_> {
             Some(self.gather.directory(place).join(text))
         });
         let hours = |hours: u64| Duration::from_secs(hours * 3600);
+        let listeners = self.listeners(server);
         Settings {
-            listen: self.listen(&server.listen).unwrap_or(defaults.listen),
+            listen: listeners.listen.unwrap_or(defaults.listen),
+            listen_tls: listeners.tls,
+            listen_https: listeners.https,
+            listen_quic: listeners.quic,
+            listen_http3: listeners.http3,
+            https_path: self.https_path(&server.https_path, defaults.https_path),
+            identity: self.server_identity(server),
             udp_workers: self
                 .optional_number(&server.udp_workers, 1..=1024)
                 .and_then(|number| NonZeroUsize::new(number as usize)),
@@ -382,42 +391,6 @@ impl Lower<'_> {
             }
         }
         allowed
-    }
-
-    fn listen(&self, field: &Field<super::reader::OneOrMany<Scalar>>) -> Option<Vec<SocketAddr>> {
-        let Field::Given(place, list) = field else { return None };
-        if list.0.is_empty() {
-            self.empty_list(*place, "write an address to listen on, such as `[127.0.0.1:5300]`");
-        }
-        let mut seen: Vec<(SocketAddr, Place)> = Vec::new();
-        for item in &list.0 {
-            let Some((text, place)) = self.text(item) else { continue };
-            let Ok(address) = text.parse::<SocketAddr>() else {
-                let help = match listen_meant(text) {
-                    Some(SocketAddr::V4(address)) => format!("write `{address}`"),
-                    Some(SocketAddr::V6(address)) => format!("write `\"{address}\"`"),
-                    None => {
-                        "write an address and a port, such as `127.0.0.1:5300` or `\"[::1]:5300\"`".into()
-                    }
-                };
-                let kind = ProblemKind::NotListen { value: brief(text) };
-                self.gather.refuse(Spot::Value(place), kind, Some(help));
-                continue;
-            };
-            match seen.iter().find(|(other, _)| overlap(*other, address)) {
-                Some((other, first)) if *other == address => {
-                    self.listed_twice(place, *first, &format!("`{address}`"));
-                }
-                Some((other, first)) => self.gather.refuse_with(
-                    Spot::Value(place),
-                    ProblemKind::ListenOverlap { one: other.to_string(), other: address.to_string() },
-                    Some("list either the wildcard or single addresses".into()),
-                    (Spot::Value(*first), "the other one is here"),
-                ),
-                None => seen.push((address, place)),
-            }
-        }
-        Some(seen.into_iter().map(|(address, _)| address).collect())
     }
 
     /// Warns when probes that all run into their timeouts are more than may
@@ -727,33 +700,6 @@ fn number_help(scalar: &Scalar, range: &RangeInclusive<u64>) -> String {
         Ok(number) if quoted => format!("write {number} without quotes"),
         Ok(number) => format!("write {number}"),
         Err(_) => format!("write a number from {} to {} in decimal digits", range.start(), range.end()),
-    }
-}
-
-/// Whether two addresses to listen on would get the same queries; each family
-/// has sockets of its own, and port 0 is a new port each time.
-fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
-    let any = one.ip().is_unspecified() || other.ip().is_unspecified();
-    one == other && one.port() != 0
-        || one.port() == other.port() && one.port() != 0 && any && one.is_ipv4() == other.is_ipv4()
-}
-
-/// The address with a port that a text without brackets or without a port
-/// means.
-fn listen_meant(text: &str) -> Option<SocketAddr> {
-    let bare = |text: &str| -> Option<SocketAddr> {
-        let inner = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-        Some(SocketAddr::new(inner.unwrap_or(text).parse().ok()?, 53))
-    };
-    let Some((before, port)) = text.rsplit_once(':') else { return bare(text) };
-    let address = match before {
-        "" | "*" => Some(Ipv4Addr::UNSPECIFIED.into()),
-        "localhost" => Some(Ipv4Addr::LOCALHOST.into()),
-        _ => before.parse::<Ipv6Addr>().ok().map(IpAddr::from),
-    };
-    match (address, port.parse().ok().filter(|port: &u16| *port != 0)) {
-        (Some(address), Some(port)) => Some(SocketAddr::new(address, port)),
-        _ => bare(text),
     }
 }
 

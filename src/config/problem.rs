@@ -157,6 +157,8 @@ kinds! {
     // The server.
     not_listen: NotListen { value: String } => "`{value}` is not an address with a port";
     listen_overlap: ListenOverlap { one: String, other: String } => "`{one}` and `{other}` would get the same queries";
+    certificate_file: CertificateFile { path: String, why: String } => "`{path}` cannot be used by this server: {why}";
+    other_private_key: OtherPrivateKey {} => "`private_key` is not the key of `certificate`";
     // Monitors.
     not_for_type: NotForType { key: String, check: String } => "`{key}` means nothing to a monitor of type {check}";
     not_method: NotMethod { value: String } => "`{value}` is not an HTTP method";

@@ -40,6 +40,13 @@ pub struct Zone {
 #[serde(default, deny_unknown_fields)]
 pub struct Server {
     pub listen: Field<OneOrMany<Scalar>>,
+    pub listen_tls: Field<OneOrMany<Scalar>>,
+    pub listen_https: Field<OneOrMany<Scalar>>,
+    pub listen_quic: Field<OneOrMany<Scalar>>,
+    pub listen_http3: Field<OneOrMany<Scalar>>,
+    pub https_path: Field<Scalar>,
+    pub certificate: Field<Scalar>,
+    pub private_key: Field<Scalar>,
     pub udp_workers: Field<Scalar>,
     pub state_dir: Field<Scalar>,
     pub startup_wait: Field<Scalar>,

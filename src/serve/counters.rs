@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::wire::Transport;
+
 /// One worker's numbers, on cache lines of their own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -16,8 +18,9 @@ pub(super) struct Counters {
 /// Everything counted since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Datagrams and framed messages received.
+    /// Messages received, over all transports.
     pub queries: u64,
+    pub over: Transports,
     /// Replies by RCODE (its low four bits).
     pub rcodes: [u64; 16],
     /// Replies that said TC.
@@ -35,6 +38,30 @@ pub struct Totals {
     pub evicted: u64,
     /// Times no connection could be accepted.
     pub accept_errors: u64,
+    /// Handshakes of TLS that came to nothing.
+    pub handshakes_failed: u64,
+}
+
+/// Messages received over each transport.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Transports {
+    pub udp: u64,
+    pub tcp: u64,
+    pub tls: u64,
+    pub https: u64,
+    pub quic: u64,
+}
+
+impl Transports {
+    fn of(&mut self, transport: Transport) -> &mut u64 {
+        match transport {
+            Transport::Udp => &mut self.udp,
+            Transport::Tcp => &mut self.tcp,
+            Transport::Tls => &mut self.tls,
+            Transport::Https => &mut self.https,
+            Transport::Quic => &mut self.quic,
+        }
+    }
 }
 
 impl Counters {
@@ -62,8 +89,11 @@ impl Counters {
         self.panics.fetch_add(1, Relaxed);
     }
 
-    pub fn add_to(&self, totals: &mut Totals) {
-        totals.queries += self.queries.load(Relaxed);
+    /// Adds these numbers, all of one transport.
+    pub fn add_to(&self, totals: &mut Totals, transport: Transport) {
+        let queries = self.queries.load(Relaxed);
+        totals.queries += queries;
+        *totals.over.of(transport) += queries;
         totals.truncated += self.truncated.load(Relaxed);
         totals.refused += self.refused.load(Relaxed);
         totals.panics += self.panics.load(Relaxed);

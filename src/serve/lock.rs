@@ -1,4 +1,4 @@
-//! One Hale for each address.
+//! One Hale for each address of UDP, and of TCP.
 //!
 //! SO_REUSEPORT would let a second process of the same user join an address in
 //! silence, and the kernel would split the queries between the two. So each
@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use super::holder::{self, Process};
+use super::holder::{self, Process, Protocol};
 use crate::os::peer_process;
 
 /// Held for as long as this value lives.
@@ -32,8 +32,8 @@ pub(super) enum Refusal {
 }
 
 impl Lock {
-    pub fn take(address: SocketAddr) -> Result<Lock, Refusal> {
-        let name = name(address);
+    pub fn take(address: SocketAddr, protocol: Protocol) -> Result<Lock, Refusal> {
+        let name = name(address, protocol);
         let bound: io::Result<Socket> = (|| {
             let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
             socket.bind(&abstract_address(&name)?)?;
@@ -52,18 +52,22 @@ impl Lock {
 
 /// Looks for a lock on an overlapping address that is not one of `ours`. To be called after taking
 /// one's own: of two that start at the same time, at least one then sees the other.
-pub(super) fn overlapping(address: SocketAddr, ours: &[&Lock]) -> Option<Option<Process>> {
+pub(super) fn overlapping(
+    address: SocketAddr,
+    protocol: Protocol,
+    ours: &[&Lock],
+) -> Option<Option<Process>> {
     let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
     table.lines().filter_map(|line| line.split_ascii_whitespace().nth(7)?.strip_prefix('@')).find_map(
         |name| {
-            let theirs = locked_address(name)?;
+            let (theirs, of) = locked_address(name)?;
             let foreign = ours.iter().all(|lock| lock.name != name);
-            (foreign && overlap(theirs, address)).then(|| process_behind(name))
+            (foreign && of == protocol && overlap(theirs, address)).then(|| process_behind(name))
         },
     )
 }
 
-/// Whether two listening addresses of ours would get the same queries.
+/// Whether two listening addresses of one protocol would get the same queries.
 pub(super) fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let (a, b) = (one.ip(), other.ip());
     let same = match (one, other) {
@@ -78,12 +82,14 @@ pub(super) fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
         && (same || a.is_unspecified() || b.is_unspecified())
 }
 
-fn name(address: SocketAddr) -> String {
-    format!("hale/{address}")
+fn name(address: SocketAddr, protocol: Protocol) -> String {
+    format!("hale/{protocol}/{address}")
 }
 
-fn locked_address(name: &str) -> Option<SocketAddr> {
-    name.strip_prefix("hale/")?.parse().ok()
+fn locked_address(name: &str) -> Option<(SocketAddr, Protocol)> {
+    let (protocol, address) = name.strip_prefix("hale/")?.split_once('/')?;
+    let protocol = [Protocol::Udp, Protocol::Tcp].into_iter().find(|one| one.to_string() == protocol)?;
+    Some((address.parse().ok()?, protocol))
 }
 
 fn abstract_address(name: &str) -> io::Result<SockAddr> {
@@ -135,19 +141,23 @@ mod tests {
     fn a_lock_is_named_after_its_address() {
         for text in ["127.0.0.1:53", "[::]:5353", "[fe80::1%2]:53"] {
             let address = text.parse().expect("written here");
-            assert_eq!(locked_address(&name(address)), Some(address));
+            for protocol in [Protocol::Udp, Protocol::Tcp] {
+                assert_eq!(locked_address(&name(address, protocol)), Some((address, protocol)));
+            }
         }
     }
 
     #[test]
     fn a_lock_names_its_holder_however_often_it_is_asked() {
         let address = "127.9.9.9:9".parse().expect("written here"); // nothing is bound to it
-        let lock = Lock::take(address).expect("free");
+        let lock = Lock::take(address, Protocol::Tcp).expect("free");
         for _ in 0..40 {
-            let Err(Refusal::Held { by: Some(process) }) = Lock::take(address) else { panic!("held") };
+            let taken = Lock::take(address, Protocol::Tcp);
+            let Err(Refusal::Held { by: Some(process) }) = taken else { panic!("held") };
             assert_eq!(process.pid, std::process::id());
         }
+        Lock::take(address, Protocol::Udp).expect("UDP has a lock of its own");
         drop(lock);
-        Lock::take(address).expect("free again");
+        Lock::take(address, Protocol::Tcp).expect("free again");
     }
 }

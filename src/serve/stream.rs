@@ -9,12 +9,11 @@
 //! One task accepts and knows all connections. When there are too many, it
 //! closes the one that has made no progress for the longest.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
+use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener as StdListener};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -27,25 +26,16 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio::task::{Id, JoinSet};
 use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 
-use super::chance::Chance;
-use super::counters::{Counters, Totals};
-use super::{Limits, Respond};
-use crate::authority::Snapshot;
-use crate::clock;
-use crate::publish::Glance;
-use crate::wire::{self, Client, Service, Transport};
+use super::answering::{Answering, Desk, HEADER, MESSAGE, OUTPUT, Peer};
+use super::certificates::Certificates;
+use super::counters::Totals;
+use super::{Kind, Limits};
+use crate::wire::Transport;
 
 /// The length before each message.
 const PREFIX: usize = 2;
-/// The longest message, and the room an answering function needs.
-const MESSAGE: usize = wire::MAX_MESSAGE;
-/// A message shorter than a header is no message.
-const HEADER: usize = 12;
-/// Octets read in one turn; holds the longest message.
-const INPUT: usize = 68 * 1024;
-/// Replies made in one turn; also the most a client can make us keep.
-const OUTPUT: usize = 256 * 1024;
 
 /// After a stop: how long octets that were already sent may take to arrive here,
 const LAST_READ: Duration = Duration::from_millis(150);
@@ -64,10 +54,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_
 #[derive(Debug)]
 pub(super) struct Shared {
     pub limits: Limits,
-    pub snapshots: Glance<Snapshot>,
-    pub services: Glance<Service>,
-    pub respond: Respond,
-    pub counters: Counters,
+    pub answering: Answering,
     numbers: Numbers,
     /// Ticks with each connection's progress, to tell whose is the oldest.
     progress: AtomicU64,
@@ -80,25 +67,22 @@ struct Numbers {
     closed: AtomicU64,
     evicted: AtomicU64,
     accept_errors: AtomicU64,
+    handshakes_failed: AtomicU64,
 }
 
 impl Shared {
-    pub fn new(
-        limits: Limits,
-        snapshots: Glance<Snapshot>,
-        services: Glance<Service>,
-        respond: Respond,
-    ) -> Shared {
-        let (counters, numbers, progress) = Default::default();
-        Shared { limits, snapshots, services, respond, counters, numbers, progress }
+    pub fn new(limits: Limits, answering: Answering) -> Shared {
+        let (numbers, progress) = Default::default();
+        Shared { limits, answering, numbers, progress }
     }
 
     pub fn add_to(&self, totals: &mut Totals) {
-        self.counters.add_to(totals);
+        self.answering.add_to(totals);
         totals.accepted += self.numbers.accepted.load(Relaxed);
         totals.open += totals.accepted.saturating_sub(self.numbers.closed.load(Relaxed));
         totals.evicted += self.numbers.evicted.load(Relaxed);
         totals.accept_errors += self.numbers.accept_errors.load(Relaxed);
+        totals.handshakes_failed += self.numbers.handshakes_failed.load(Relaxed);
     }
 }
 
@@ -131,7 +115,8 @@ pub(super) fn open(address: SocketAddr, listen: bool) -> io::Result<StdListener>
 #[derive(Debug)]
 pub(super) struct Acceptor {
     shared: Arc<Shared>,
-    listeners: Vec<TcpListener>,
+    listeners: Vec<(Kind, TcpListener)>,
+    tls: Option<Tls>,
     tasks: JoinSet<()>,
     connections: HashMap<Id, Arc<Seat>>,
     turn: u64,
@@ -156,11 +141,17 @@ impl Seat {
 }
 
 impl Acceptor {
-    /// Takes over bound sockets; must be called within the runtime.
-    pub fn new(listeners: Vec<StdListener>, shared: Arc<Shared>) -> io::Result<Acceptor> {
-        let listeners = listeners.into_iter().map(TcpListener::from_std).collect::<Result<_, _>>()?;
+    /// Takes over bound sockets; must be called within the runtime. `tls` is
+    /// there if one of them is of an encrypted kind.
+    pub fn new(
+        listeners: Vec<(Kind, StdListener)>,
+        tls: Option<Tls>,
+        shared: Arc<Shared>,
+    ) -> io::Result<Acceptor> {
+        let listeners = listeners.into_iter().map(|(kind, one)| Ok((kind, TcpListener::from_std(one)?)));
+        let listeners = listeners.collect::<io::Result<_>>()?;
         let (tasks, connections) = (JoinSet::new(), HashMap::new());
-        Ok(Acceptor { shared, listeners, tasks, connections, turn: 0 })
+        Ok(Acceptor { shared, listeners, tls, tasks, connections, turn: 0 })
     }
 
     /// Accepts until `stop` changes or its sender is gone, then lets the connections finish.
@@ -180,9 +171,9 @@ impl Acceptor {
                 }
                 accepted = accept(&self.listeners, self.turn), if !pausing.is_some_and(|(waiting, _)| waiting) => {
                     match accepted {
-                        Ok((stream, address)) => {
+                        Ok((kind, stream, address)) => {
                             pausing = None;
-                            self.seat(stream, address.ip().to_canonical());
+                            self.seat(kind, stream, address.ip().to_canonical());
                         }
                         Err(error) if concerns_one_connection(&error) => {}
                         // Descriptors or memory are short. Spinning would not help; a connection
@@ -202,7 +193,7 @@ impl Acceptor {
     }
 
     /// Starts a connection's task, at the cost of another connection if need be.
-    fn seat(&mut self, stream: TcpStream, address: IpAddr) {
+    fn seat(&mut self, kind: Kind, stream: TcpStream, address: IpAddr) {
         self.turn += 1;
         self.shared.numbers.accepted.fetch_add(1, Relaxed);
         let open = Open(Arc::clone(&self.shared));
@@ -213,8 +204,8 @@ impl Acceptor {
         let seat = Arc::new(Seat::default());
         seat.got_on(&self.shared);
         let mine = Arc::clone(&seat);
-        let peer = Peer { transport: Transport::Tcp, address };
-        let task = self.tasks.spawn(async move { serve(stream, peer, &open.0, &mine).await });
+        let tls = self.tls.clone();
+        let task = self.tasks.spawn(async move { attend(kind, stream, address, tls, &open.0, &mine).await });
         self.connections.insert(task.id(), seat);
     }
 
@@ -231,10 +222,10 @@ impl Acceptor {
 
     /// Lets every connection answer what it has received, those not yet accepted among them.
     async fn finish(mut self) {
-        while let Ok(Ok((stream, address))) =
+        while let Ok(Ok((kind, stream, address))) =
             timeout(Duration::ZERO, accept(&self.listeners, self.turn)).await
         {
-            self.seat(stream, address.ip().to_canonical());
+            self.seat(kind, stream, address.ip().to_canonical());
         }
         self.listeners.clear();
         for seat in self.connections.values() {
@@ -247,13 +238,13 @@ impl Acceptor {
 
 /// The next connection on any of the listeners. With another `turn`, another of them comes first,
 /// so that a flood on one address does not shut out the others.
-async fn accept(listeners: &[TcpListener], turn: u64) -> io::Result<(TcpStream, SocketAddr)> {
+async fn accept(listeners: &[(Kind, TcpListener)], turn: u64) -> io::Result<(Kind, TcpStream, SocketAddr)> {
     let first = turn.checked_rem(listeners.len() as u64).unwrap_or(0) as usize;
     let (last, first) = listeners.split_at(first);
     poll_fn(|context| {
-        for listener in first.iter().chain(last) {
+        for (kind, listener) in first.iter().chain(last) {
             if let Poll::Ready(accepted) = listener.poll_accept(context) {
-                return Poll::Ready(accepted);
+                return Poll::Ready(accepted.map(|(stream, address)| (*kind, stream, address)));
             }
         }
         Poll::Pending
@@ -281,13 +272,6 @@ impl Drop for Open {
 
 /// A seat's progress when the acceptor has given it to somebody else.
 const EVICTED: u64 = u64::MAX;
-
-/// Who is at the other end.
-#[derive(Clone, Copy, Debug)]
-struct Peer {
-    transport: Transport,
-    address: IpAddr,
-}
 
 /// What a connection waits for; each has its time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -322,6 +306,48 @@ struct Connection<S> {
     /// Replies the client has not taken, of which `taken` octets are gone.
     pending: Vec<u8>,
     taken: usize,
+}
+
+/// How handshakes go, for each kind of listener that has them.
+#[derive(Clone)]
+pub(super) struct Tls {
+    dot: TlsAcceptor,
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tls { .. }")
+    }
+}
+
+impl Tls {
+    pub fn new(certificates: &Certificates, _https_path: Arc<str>) -> Tls {
+        Tls { dot: certificates.for_tcp(&["dot"]).into() }
+    }
+}
+
+/// Serves a connection by what is spoken where it came in.
+async fn attend(
+    kind: Kind,
+    stream: TcpStream,
+    address: IpAddr,
+    tls: Option<Tls>,
+    shared: &Shared,
+    seat: &Seat,
+) {
+    let peer = |transport| Peer { transport, address };
+    match (kind, tls) {
+        (Kind::Tls, Some(tls)) => {
+            let handshake = timeout(shared.limits.tls_handshake, tls.dot.accept(stream));
+            match handshake.await {
+                Ok(Ok(stream)) => serve(stream, peer(Transport::Tls), shared, seat).await,
+                Ok(Err(_)) | Err(_) => {
+                    shared.numbers.handshakes_failed.fetch_add(1, Relaxed);
+                }
+            }
+        }
+        _ => serve(stream, peer(Transport::Tcp), shared, seat).await,
+    }
 }
 
 /// Serves one connection until its client closes it, or a limit does.
@@ -382,7 +408,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             seat.got_on(shared);
             return Poll::Ready(Ok(Turn::Progress));
         }
-        DESK.with_borrow_mut(|desk| {
+        Desk::use_it(|desk| {
             let mut end = self.carried.len();
             // Complete messages are left over only where the last turn ran out of room.
             if next_message(&self.carried).is_none() {
@@ -395,7 +421,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 end += read;
             }
             desk.input[..self.carried.len()].copy_from_slice(&self.carried);
-            let Answered { messages, used, filled, garbage } = desk.answer(end, self.peer, shared);
+            let Answered { messages, used, filled, garbage } = answer(desk, end, self.peer, shared);
             self.carry(&desk.input[used..end]);
             if messages > 0 {
                 seat.got_on(shared); // before its client can know
@@ -455,7 +481,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Throws away what comes, until the client closes.
     fn poll_drain(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        DESK.with_borrow_mut(|desk| {
+        Desk::use_it(|desk| {
             loop {
                 let mut room = ReadBuf::new(&mut desk.input);
                 ready!(Pin::new(&mut self.stream).poll_read(context, &mut room))?;
@@ -485,21 +511,6 @@ fn positive(taken: usize) -> io::Result<usize> {
 
 // ---- answering ----------------------------------------------------------------------------------
 
-/// What a thread works with in a turn; no connection keeps any of it.
-struct Desk {
-    input: Box<[u8]>,
-    output: Box<[u8]>,
-    chance: Chance,
-}
-
-thread_local! {
-    static DESK: RefCell<Desk> = RefCell::new(Desk {
-        input: vec![0; INPUT].into(),
-        output: vec![0; OUTPUT].into(),
-        chance: Chance::new(),
-    });
-}
-
 /// What became of the octets on the desk.
 struct Answered {
     messages: usize,
@@ -510,42 +521,28 @@ struct Answered {
     garbage: bool,
 }
 
-impl Desk {
-    /// Answers the complete messages in `input[..end]`, as far as there is room for replies.
-    fn answer(&mut self, end: usize, peer: Peer, shared: &Shared) -> Answered {
-        let mut done = Answered { messages: 0, used: 0, filled: 0, garbage: false };
-        let (snapshot, service) = (shared.snapshots.newest(), shared.services.newest());
-        let Peer { transport, address } = peer;
-        let now = clock::unix_seconds();
-        while let Some(message) = next_message(&self.input[done.used..end]) {
-            if message.len() < HEADER {
-                done.garbage = true;
-                break;
-            }
-            if OUTPUT - done.filled < PREFIX + MESSAGE {
-                break;
-            }
-            let (prefix, room) = self.output[done.filled..].split_at_mut(PREFIX);
-            let room = &mut room[..MESSAGE];
-            let client = Client { transport, address, entropy: self.chance.next(), now };
-            let replied = catch_unwind(AssertUnwindSafe(|| {
-                (shared.respond)(&snapshot, &service, message, client, room)
-            }));
-            let length = replied.map(|replied| replied.length).unwrap_or_else(|_| {
-                shared.counters.panic();
-                super::server_failure(message, room)
-            });
-            done.messages += 1;
-            done.used += PREFIX + message.len();
-            if let Ok(framed @ 1..) = u16::try_from(length) {
-                prefix.copy_from_slice(&framed.to_be_bytes());
-                shared.counters.reply(&room[..length]);
-                done.filled += PREFIX + length;
-            }
+/// Answers the complete messages in `input[..end]`, as far as there is room for replies.
+fn answer(desk: &mut Desk, end: usize, peer: Peer, shared: &Shared) -> Answered {
+    let mut done = Answered { messages: 0, used: 0, filled: 0, garbage: false };
+    let round = shared.answering.round(peer);
+    while let Some(message) = next_message(&desk.input[done.used..end]) {
+        if message.len() < HEADER {
+            done.garbage = true;
+            break;
         }
-        shared.counters.queries(done.messages);
-        done
+        if OUTPUT - done.filled < PREFIX + MESSAGE {
+            break;
+        }
+        let (prefix, room) = desk.output[done.filled..].split_at_mut(PREFIX);
+        let length = round.answer(message, &mut desk.chance, room);
+        done.messages += 1;
+        done.used += PREFIX + message.len();
+        if let Ok(framed @ 1..) = u16::try_from(length) {
+            prefix.copy_from_slice(&framed.to_be_bytes());
+            done.filled += PREFIX + length;
+        }
     }
+    done
 }
 
 /// The first message of `octets`, if all of it is there. A length below that of a header needs no

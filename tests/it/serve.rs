@@ -233,7 +233,7 @@ fn port_0_is_one_port_for_udp_tcp_and_all_workers() {
     let world = World::new(&addresses, Limits { udp_workers: 3, ..Limits::default() }, wire::respond);
     let bound = world.server().addresses();
     assert_eq!(bound.len(), 2);
-    for (asked, &bound) in addresses.iter().zip(bound) {
+    for (asked, bound) in addresses.iter().zip(bound) {
         assert_eq!(asked.ip(), bound.ip());
         assert_ne!(bound.port(), 0);
         for number in 0..20 {
@@ -710,7 +710,7 @@ fn addresses_of_one_list_may_not_overlap() {
             "0.0.0.0:5301 and 127.0.0.1:5301 overlap: list either the wildcard or single addresses",
         ),
     ] {
-        let error = claim(&list.map(|address| address.parse().unwrap())).unwrap_err();
+        let error = claim(&list.map(|address| address.parse::<SocketAddr>().unwrap())).unwrap_err();
         assert_eq!(error.to_string(), words);
     }
 }
@@ -741,7 +741,7 @@ fn plays_hale(address: &str) {
 #[test]
 fn a_claim_holds_its_address_before_it_is_bound() {
     let held = until_some("some address is free", || claim(&[free_address()]).ok());
-    let error = claim(held.addresses()).unwrap_err();
+    let error = claim(held.listeners()).unwrap_err();
     assert!(matches!(error, ListenError::HeldByHale { by: Some(by), .. } if by.pid == std::process::id()));
 }
 
@@ -807,7 +807,7 @@ fn a_low_port_without_permission_is_explained() {
 }
 
 fn plays_claim(address: &str) {
-    say(claim(&[address.parse().unwrap()]).unwrap_err());
+    say(claim(&[address.parse::<SocketAddr>().unwrap()]).unwrap_err());
 }
 
 // ---- another process: this test binary again, in a role -----------------------------------------

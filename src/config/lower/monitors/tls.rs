@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::crypto::ring;
-use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::sign::CertifiedKey;
-use rustls::{Error, InconsistentKeys, RootCertStore};
+use rustls::RootCertStore;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
 
+use crate::config::lower::pem::{MAX_PEM, Words};
 use crate::config::lower::{Lower, beside};
 use crate::config::place::{Place, Spot};
 use crate::config::problem::ProblemKind;
@@ -16,9 +15,6 @@ use crate::config::reader::{Field, Scalar, brief};
 use crate::config::{shape, value};
 use crate::model::{Check, ClientIdentity, TlsCheck, TlsSession};
 use crate::os::read_regular;
-
-/// The largest file of certificates or of a key that is read.
-const MAX_PEM: u64 = 1 << 20;
 
 impl Lower<'_> {
     pub(super) fn tls_check(&self, shape: &shape::Monitor) -> Check {
@@ -104,63 +100,12 @@ impl Lower<'_> {
             }
             _ => {}
         }
-        // Each file is looked at for itself, so that both are reported.
-        let certificates = self.client_file(certificate, "certificates", |pem| {
-            match CertificateDer::pem_slice_iter(pem).next() {
-                None => Err("no PEM certificate in it".into()),
-                Some(_) => CertificateDer::pem_slice_iter(pem)
-                    .collect::<Result<Vec<_>, _>>()
-                    .map_err(|error| error.to_string()),
-            }
-        });
-        let key = self.client_file(key, "a private key", |pem| match PrivateKeyDer::from_pem_slice(pem) {
-            Err(pem::Error::NoItemsFound) => Err("no PEM private key in it".into()),
-            Err(error) => Err(error.to_string()),
-            Ok(key) => {
-                ring::default_provider().key_provider.load_private_key(key).map_err(|error| error.to_string())
-            }
-        });
-        let ((certificates, chain, _), (key, signer, place)) = (certificates?, key?);
-        match CertifiedKey::new(chain, signer).keys_match() {
-            Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
-            Err(Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
-                let help = "name the key that the certificate was made for".to_owned();
-                self.gather.refuse(Spot::Value(place), ProblemKind::OtherKey {}, Some(help));
-            }
-            Err(error) => self.not_client_file(
-                certificate.map_or(place, |(_, place)| place),
-                certificate.map_or("", |(text, _)| text),
-                "certificates",
-                error.to_string(),
-            ),
-        }
+        let words = Words {
+            file: |path, why| ProblemKind::ClientFile { path, why },
+            other_key: ProblemKind::OtherKey {},
+        };
+        let (certificates, key) = self.key_pair(certificate, key, &words)?;
         Some(ClientIdentity { certificates, key })
-    }
-
-    /// The octets of a PEM file, what `read` makes of them, and where the file
-    /// is named.
-    fn client_file<T>(
-        &self,
-        named: Option<(&str, Place)>,
-        due: &str,
-        read: impl FnOnce(&[u8]) -> Result<T, String>,
-    ) -> Option<(Arc<[u8]>, T, Place)> {
-        let (text, place) = named.filter(|(text, _)| !text.is_empty())?;
-        let octets =
-            read_regular(&beside(self.gather, place, text), MAX_PEM).map_err(|error| error.to_string());
-        match octets.and_then(|pem| Ok((read(&pem)?, pem))) {
-            Ok((found, pem)) => Some((pem.into(), found, place)),
-            Err(why) => {
-                self.not_client_file(place, text, due, why);
-                None
-            }
-        }
-    }
-
-    fn not_client_file(&self, place: Place, text: &str, due: &str, why: String) {
-        let path = beside(self.gather, place, text).display().to_string();
-        let help = format!("name a PEM file of {due}; a relative path begins at this file's directory");
-        self.gather.refuse(Spot::Value(place), ProblemKind::ClientFile { path, why }, Some(help));
     }
 
     /// With how little time left a certificate is marked degraded, and fails.
