@@ -1,4 +1,4 @@
-//! Moves octets between sockets and `wire::respond`, over UDP, TCP and TLS.
+//! Moves octets between sockets and `wire::respond`, over UDP, TCP, TLS and QUIC.
 //!
 //! [`claim`] makes sure early that each address can be had, and says who is in
 //! the way if not; [`Claim::bind`] opens the sockets once there is something to
@@ -8,6 +8,7 @@
 //! UDP   one thread for each address and worker    udp     batch in, batch out
 //! TCP   one task accepts, one for each connection stream  what is there, one write
 //!       within TLS                                        the same
+//! QUIC  one task for each address and connection  quic    a stream for each message
 //! ```
 //!
 //! Knows nothing of DNS beyond the header's length, id and RCODE.
@@ -16,18 +17,18 @@ mod answering;
 mod certificates;
 mod chance;
 mod counters;
-#[allow(dead_code, reason = "for HTTPS, over HTTP/2 and HTTP/3")]
 mod doh;
 mod holder;
 mod listener;
 mod lock;
 pub mod proxy;
+mod quic;
 mod stream;
 mod udp;
 
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
@@ -66,8 +67,14 @@ pub struct Limits {
     pub tcp_message: Duration,
     /// How long a client may leave replies unread.
     pub tcp_write: Duration,
-    /// How long a handshake of TLS may take.
+    /// How long a handshake of TLS may take, over QUIC too.
     pub tls_handshake: Duration,
+    /// Connections over QUIC, over all addresses; one more, and the longest idle is closed.
+    pub quic_connections: usize,
+    /// And those of one IPv4 address or one /56 of IPv6; further ones are refused.
+    pub quic_connections_per_network: usize,
+    /// How long a connection over QUIC may be without a query.
+    pub quic_idle: Duration,
 }
 
 impl Default for Limits {
@@ -80,6 +87,9 @@ impl Default for Limits {
             tcp_message: Duration::from_secs(5),
             tcp_write: Duration::from_secs(5),
             tls_handshake: Duration::from_secs(5),
+            quic_connections: 1000,
+            quic_connections_per_network: 250,
+            quic_idle: Duration::from_secs(30),
         }
     }
 }
@@ -124,8 +134,8 @@ pub struct Server {
     stream: Arc<stream::Shared>,
     stop: watch::Sender<bool>,
     acceptor: JoinHandle<()>,
-    /// Bound for QUIC; each becomes an endpoint.
-    _quic: Vec<(Kind, UdpSocket)>,
+    /// None where no address is for QUIC.
+    quic: Option<quic::Quic>,
     _locks: Vec<Lock>,
 }
 
@@ -263,6 +273,14 @@ impl Claim {
         let answering = Answering::new(reader.glance(), services.glance(), respond);
         let stream = Arc::new(stream::Shared::new(limits, answering));
         let (stop, stopped) = watch::channel(false);
+        let quic = match &certificates {
+            Some(certificates) if !quic.is_empty() => {
+                let shared = quic::Shared::new(Arc::clone(&stream), Arc::clone(&https_path));
+                let started = quic::Quic::start(quic, certificates, shared, stopped.clone(), runtime);
+                Some(started.map_err(failed("serve QUIC on"))?)
+            }
+            Some(_) | None => None,
+        };
         let tls = certificates.as_deref().map(|certificates| stream::Tls::new(certificates, https_path));
         let acceptor = {
             let _inside = runtime.enter();
@@ -272,7 +290,7 @@ impl Claim {
         let (ended, workers_ended) = mpsc::channel(1);
         let workers = Vec::new();
         let mut server =
-            Server { listeners, workers, workers_ended, stream, stop, acceptor, _quic: quic, _locks: locks };
+            Server { listeners, workers, workers_ended, stream, stop, acceptor, quic, _locks: locks };
         for (number, socket) in sockets.into_iter().enumerate() {
             let worker = udp::Worker::start(
                 number,
@@ -306,6 +324,9 @@ impl Server {
             totals.overflows += worker.overflows();
         }
         self.stream.add_to(&mut totals);
+        if let Some(quic) = &self.quic {
+            quic.add_to(&mut totals);
+        }
         totals
     }
 
@@ -315,7 +336,12 @@ impl Server {
         self.stop_all();
         let workers = timeout(Duration::from_secs(1), self.workers_ended.recv());
         let acceptor = timeout(Duration::from_secs(1), &mut self.acceptor);
-        let _ = tokio::join!(workers, acceptor);
+        let quic = timeout(Duration::from_secs(1), async {
+            if let Some(quic) = &mut self.quic {
+                quic.ended().await;
+            }
+        });
+        let _ = tokio::join!(workers, acceptor, quic);
         self.counters()
     }
 
