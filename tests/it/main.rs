@@ -8,6 +8,7 @@ mod history;
 mod holding;
 mod layers;
 mod probe;
+mod quic;
 mod running;
 mod scenarios;
 mod serve;

@@ -86,10 +86,7 @@ impl quic::Connection<Bytes> for Streams {
         Poll::Ready(accepted.map(|stream| self.receiving(stream, &control)).map_err(lost))
     }
 
-    fn poll_accept_bidi(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<Both, ConnectionErrorIncoming>> {
+    fn poll_accept_bidi(&mut self, context: &mut Context<'_>) -> Poll<Result<Both, ConnectionErrorIncoming>> {
         let connection = &self.opener.connection;
         let waiting = self.requests.get_or_insert_with(|| {
             let connection = connection.clone();
@@ -126,10 +123,7 @@ impl quic::OpenStreams<Bytes> for Opener {
         Poll::Ready(Err(StreamErrorIncoming::Unknown("a server makes no requests".into())))
     }
 
-    fn poll_open_send(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<Sending, StreamErrorIncoming>> {
+    fn poll_open_send(&mut self, context: &mut Context<'_>) -> Poll<Result<Sending, StreamErrorIncoming>> {
         let connection = &self.connection;
         let waiting = self.opening.get_or_insert_with(|| {
             let connection = connection.clone();
@@ -153,10 +147,7 @@ impl quic::OpenStreams<Bytes> for Streams {
         self.opener.poll_open_bidi(context)
     }
 
-    fn poll_open_send(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<Sending, StreamErrorIncoming>> {
+    fn poll_open_send(&mut self, context: &mut Context<'_>) -> Poll<Result<Sending, StreamErrorIncoming>> {
         self.opener.poll_open_send(context)
     }
 
