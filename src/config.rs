@@ -31,14 +31,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipnet::IpNet;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
 pub use value::{duration, show as show_duration, weight, weight_help};
 pub use words::nearest;
 
 pub use problem::{Also, Excerpt, Problem, ProblemKind, Report, Severity};
 
+use crate::clock;
 use crate::model::Model;
 use crate::simulate::Script;
 use crate::timing::StartUps;
+use crate::x509;
 use place::{Gather, Source, Span};
 
 /// Files above it are not read.
@@ -79,6 +85,9 @@ pub struct Settings {
     pub https_path: String,
     /// There if one of the encrypted lists isn't empty.
     pub identity: Option<Identity>,
+    /// Who speaks for clients by the PROXY protocol.
+    pub proxies: Vec<IpNet>,
+    pub connections: Connections,
     /// None: one a core.
     pub udp_workers: Option<NonZeroUsize>,
     pub state_dir: Option<PathBuf>,
@@ -111,6 +120,8 @@ impl Default for Settings {
             listen_http3: Vec::new(),
             https_path: "/dns-query".into(),
             identity: None,
+            proxies: Vec::new(),
+            connections: Connections::default(),
             udp_workers: None,
             state_dir: None,
             startup_wait: Duration::from_secs(10),
@@ -126,6 +137,34 @@ impl Default for Settings {
     }
 }
 
+/// What clients over TCP may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connections {
+    pub most: u32,
+    /// For each network of clients.
+    pub per_client: u32,
+    /// Without a word.
+    pub idle: Duration,
+    /// From the first octet of a message to its last.
+    pub message: Duration,
+    /// With replies unread.
+    pub write: Duration,
+    pub handshake: Duration,
+}
+
+impl Default for Connections {
+    fn default() -> Connections {
+        Connections {
+            most: 1000,
+            per_client: 100,
+            idle: Duration::from_secs(10),
+            message: Duration::from_secs(5),
+            write: Duration::from_secs(5),
+            handshake: Duration::from_secs(5),
+        }
+    }
+}
+
 /// The server's certificate and its key: the files, and the PEM that was in
 /// them.
 #[derive(Clone, PartialEq, Eq)]
@@ -134,6 +173,19 @@ pub struct Identity {
     pub private_key: PathBuf,
     pub certificates: Arc<[u8]>,
     pub key: Arc<[u8]>,
+}
+
+impl Identity {
+    /// Whether the other one is the same certificate and key, wherever they are.
+    pub fn is_as(&self, other: &Identity) -> bool {
+        (&self.certificates, &self.key) == (&other.certificates, &other.key)
+    }
+
+    /// What is wrong with the dates of the server's own certificate just now.
+    pub fn complaint(&self) -> Option<String> {
+        let own = CertificateDer::pem_slice_iter(&self.certificates).next()?.ok()?;
+        x509::validity(&own)?.complaint(clock::unix_seconds().into())
+    }
 }
 
 impl fmt::Debug for Identity {

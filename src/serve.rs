@@ -5,24 +5,28 @@
 //! answer; [`Server::stop`] answers what has arrived and closes them.
 //!
 //! ```text
-//! UDP   one thread for each address and worker    udp     batch in, batch out
-//! TCP   one task accepts, one for each connection stream  what is there, one write
-//!       within TLS                                        the same
-//! QUIC  one task for each address and connection  quic    a stream for each message
+//! UDP    one thread for each address and worker     udp     batch in, batch out
+//! TCP    one task accepts, one for each connection  accept
+//!        messages as they are, or within TLS        stream  what is there, one write
+//!        within HTTPS                               https   a request each, by the rules of doh
+//! QUIC   one task for each address and connection   quic    a stream for each message
 //! ```
 //!
 //! Knows nothing of DNS beyond the header's length, id and RCODE.
 
+mod accept;
 mod answering;
 mod certificates;
 mod chance;
 mod counters;
 mod doh;
 mod holder;
+mod https;
 mod listener;
 mod lock;
 pub mod proxy;
 mod quic;
+mod seats;
 mod stream;
 mod udp;
 
@@ -33,6 +37,7 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -59,8 +64,11 @@ pub struct Limits {
     pub udp_workers: usize,
     /// Octets of datagrams the kernel may keep for each of them.
     pub udp_buffer: usize,
-    /// Connections over all addresses; one more, and the longest idle is closed.
+    /// Connections over all addresses; one more, and one that matters less is
+    /// closed.
     pub tcp_connections: usize,
+    /// Of these, for each /24 of IPv4 and /56 of IPv6.
+    pub tcp_connections_per_client: usize,
     /// How long a connection may say nothing (RFC 7766, section 6.2.3).
     pub tcp_idle: Duration,
     /// How long the octets of one message may take.
@@ -69,12 +77,9 @@ pub struct Limits {
     pub tcp_write: Duration,
     /// How long a handshake of TLS may take, over QUIC too.
     pub tls_handshake: Duration,
-    /// Connections over QUIC, over all addresses; one more, and the longest idle is closed.
+    /// Connections over QUIC, which need no open files; each network's part of
+    /// them, and all else, is as over TCP.
     pub quic_connections: usize,
-    /// And those of one IPv4 address or one /56 of IPv6; further ones are refused.
-    pub quic_connections_per_network: usize,
-    /// How long a connection over QUIC may be without a query.
-    pub quic_idle: Duration,
 }
 
 impl Default for Limits {
@@ -83,13 +88,12 @@ impl Default for Limits {
             udp_workers: available_parallelism().map_or(1, usize::from),
             udp_buffer: 4 << 20,
             tcp_connections: 1000,
+            tcp_connections_per_client: 100,
             tcp_idle: Duration::from_secs(10),
             tcp_message: Duration::from_secs(5),
             tcp_write: Duration::from_secs(5),
             tls_handshake: Duration::from_secs(5),
             quic_connections: 1000,
-            quic_connections_per_network: 250,
-            quic_idle: Duration::from_secs(30),
         }
     }
 }
@@ -102,11 +106,18 @@ pub struct Setup {
     pub certificates: Option<Arc<Certificates>>,
     /// The path of queries over HTTPS.
     pub https_path: Arc<str>,
+    /// Networks whose connections begin with a header of the PROXY protocol.
+    pub proxies: Arc<[IpNet]>,
 }
 
 impl Default for Setup {
     fn default() -> Setup {
-        Setup { limits: Limits::default(), certificates: None, https_path: "/dns-query".into() }
+        Setup {
+            limits: Limits::default(),
+            certificates: None,
+            https_path: "/dns-query".into(),
+            proxies: [].into(),
+        }
     }
 }
 
@@ -131,7 +142,7 @@ pub struct Server {
     workers: Vec<udp::Worker>,
     /// Yields None when every worker has ended.
     workers_ended: mpsc::Receiver<()>,
-    stream: Arc<stream::Shared>,
+    stream: Arc<accept::Shared>,
     stop: watch::Sender<bool>,
     acceptor: JoinHandle<()>,
     /// None where no address is for QUIC.
@@ -236,7 +247,7 @@ impl Claim {
         runtime: &Handle,
         respond: Respond,
     ) -> Result<Server, ListenError> {
-        let Setup { limits, certificates, https_path } = setup.into();
+        let Setup { limits, certificates, https_path, proxies } = setup.into();
         let workers_wanted = limits.udp_workers.max(1);
         let mut listeners = Vec::new();
         let (mut locks, mut doors, mut sockets, mut quic) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -271,7 +282,7 @@ impl Claim {
         let failed = |doing| move |error| ListenError::Failed { address: first, doing, error };
 
         let answering = Answering::new(reader.glance(), services.glance(), respond);
-        let stream = Arc::new(stream::Shared::new(limits, answering));
+        let stream = Arc::new(accept::Shared::new(limits, answering));
         let (stop, stopped) = watch::channel(false);
         let quic = match &certificates {
             Some(certificates) if !quic.is_empty() => {
@@ -281,10 +292,10 @@ impl Claim {
             }
             Some(_) | None => None,
         };
-        let tls = certificates.as_deref().map(|certificates| stream::Tls::new(certificates, https_path));
+        let tls = certificates.as_deref().map(|certificates| accept::Tls::new(certificates, https_path));
         let acceptor = {
             let _inside = runtime.enter();
-            let acceptor = stream::Acceptor::new(doors, tls, Arc::clone(&stream));
+            let acceptor = accept::Acceptor::new(doors, tls, proxies, Arc::clone(&stream));
             runtime.spawn(acceptor.map_err(failed("accept connections on"))?.run(stopped))
         };
         let (ended, workers_ended) = mpsc::channel(1);

@@ -4,6 +4,7 @@
 //! error may stop reading: then lines are lost, and counted, but the engine
 //! never waits.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -242,8 +243,8 @@ fn is_overloaded(counters: ScheduleCounters, before: ScheduleCounters) -> bool {
 }
 
 /// Writes what the transports have counted.
-pub fn tell_queries(queries: u64, replies: u64) {
-    info!(queries, replies, "queries since the start");
+pub fn tell_queries(queries: u64, replies: u64, over: &dyn Display) {
+    info!(queries, replies, %over, "queries since the start");
 }
 
 #[cfg(test)]

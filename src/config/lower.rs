@@ -309,6 +309,8 @@ impl Lower<'_> {
             listen_http3: listeners.http3,
             https_path: self.https_path(&server.https_path, defaults.https_path),
             identity: self.server_identity(server),
+            proxies: self.networks(&server.proxy_protocol),
+            connections: self.connections(server),
             udp_workers: self
                 .optional_number(&server.udp_workers, 1..=1024)
                 .and_then(|number| NonZeroUsize::new(number as usize)),

@@ -32,7 +32,7 @@ use self::hall::{Entrance, Guest, Hall};
 use super::answering::Peer;
 use super::certificates::Certificates;
 use super::counters::Totals;
-use super::{Kind, Limits, stream};
+use super::{Kind, Limits, accept};
 use crate::wire::Transport;
 
 /// Requests of one connection at the same time.
@@ -64,7 +64,7 @@ const GOODBYE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct Shared {
     /// Limits and answers, the same as over TCP.
-    stream: Arc<stream::Shared>,
+    common: Arc<accept::Shared>,
     https_path: Arc<str>,
     hall: Arc<Hall>,
     numbers: Numbers,
@@ -75,20 +75,20 @@ struct Numbers {
     accepted: AtomicU64,
     closed: AtomicU64,
     retried: AtomicU64,
-    turned_away: AtomicU64,
+    evicted: AtomicU64,
     handshakes_failed: AtomicU64,
     protocol_errors: AtomicU64,
 }
 
 impl Shared {
-    pub fn new(stream: Arc<stream::Shared>, https_path: Arc<str>) -> Shared {
-        let limits = &stream.limits;
-        let hall = Hall::new(limits.quic_connections, limits.quic_connections_per_network);
-        Shared { stream, https_path, hall: Arc::new(hall), numbers: Numbers::default() }
+    pub fn new(common: Arc<accept::Shared>, https_path: Arc<str>) -> Shared {
+        let Limits { quic_connections, tcp_connections_per_client, .. } = common.limits;
+        let hall = Arc::new(Hall::new(quic_connections, tcp_connections_per_client));
+        Shared { common, https_path, hall, numbers: Numbers::default() }
     }
 
     fn limits(&self) -> &Limits {
-        &self.stream.limits
+        &self.common.limits
     }
 }
 
@@ -135,9 +135,8 @@ impl Quic {
         let accepted = numbers.accepted.load(Relaxed);
         totals.accepted += accepted;
         totals.open += accepted.saturating_sub(closed);
-        totals.evicted += self.shared.hall.evicted();
+        totals.evicted += numbers.evicted.load(Relaxed);
         totals.retried += numbers.retried.load(Relaxed);
-        totals.turned_away += numbers.turned_away.load(Relaxed);
         totals.handshakes_failed += numbers.handshakes_failed.load(Relaxed);
         totals.protocol_errors += numbers.protocol_errors.load(Relaxed);
     }
@@ -159,7 +158,7 @@ fn transport_config(kind: Kind, limits: &Limits) -> TransportConfig {
     // HTTP/3 has a control stream, two of QPACK, and some without a meaning. DNS has none; one may
     // come so that it can be told apart and answered by the error it is (RFC 9250 §4.3.3).
     transport.max_concurrent_uni_streams(if kind == Kind::Http3 { 8_u32 } else { 1 }.into());
-    transport.max_idle_timeout(limits.quic_idle.try_into().ok());
+    transport.max_idle_timeout(limits.tcp_idle.try_into().ok());
     transport.receive_window(RECEIVE_WINDOWS.0.into()).stream_receive_window(RECEIVE_WINDOWS.1.into());
     transport.send_window(SEND_WINDOW);
     transport.datagram_receive_buffer_size(None);
@@ -175,7 +174,7 @@ async fn welcome(kind: Kind, endpoint: Endpoint, shared: Arc<Shared>, mut stop: 
             _ = stop.changed() => break,
             Some(_) = guests.join_next() => {}
             incoming = endpoint.accept() => match incoming {
-                Some(incoming) => let_in(kind, incoming, &shared, &stop, &mut guests),
+                Some(incoming) => let_in(kind, incoming, &shared, &mut guests),
                 None => {
                     tracing::error!(address = ?endpoint.local_addr().ok(), "no more {kind}: its socket has failed");
                     let _ = stop.changed().await;
@@ -185,6 +184,7 @@ async fn welcome(kind: Kind, endpoint: Endpoint, shared: Arc<Shared>, mut stop: 
         }
     }
     endpoint.set_server_config(None);
+    shared.hall.last_orders();
     let all = async { while guests.join_next().await.is_some() {} };
     let _ = timeout(LAST_MOMENT, all).await;
     endpoint.close(no_error(kind), b"");
@@ -192,45 +192,35 @@ async fn welcome(kind: Kind, endpoint: Endpoint, shared: Arc<Shared>, mut stop: 
 }
 
 /// Decides about one connection before anything is kept of it.
-fn let_in(
-    kind: Kind,
-    incoming: Incoming,
-    shared: &Arc<Shared>,
-    stop: &watch::Receiver<bool>,
-    guests: &mut JoinSet<()>,
-) {
+fn let_in(kind: Kind, incoming: Incoming, shared: &Arc<Shared>, guests: &mut JoinSet<()>) {
     let address = incoming.remote_address().ip().to_canonical();
-    match shared.hall.enter(address, incoming.remote_address_validated()) {
-        Entrance::Welcome(guest) => {
+    match shared.hall.enter(address, incoming.remote_address_validated(), shared.common.now()) {
+        Entrance::Welcome(guest, evicted) => {
             shared.numbers.accepted.fetch_add(1, Relaxed);
-            guests.spawn(attend(kind, incoming, guest, Arc::clone(shared), stop.clone()));
+            shared.numbers.evicted.fetch_add(evicted as u64, Relaxed);
+            guests.spawn(attend(kind, incoming, guest, Arc::clone(shared)));
         }
         Entrance::Prove => {
             shared.numbers.retried.fetch_add(1, Relaxed);
             let _ = incoming.retry(); // possible for all whose address isn't proven
         }
-        Entrance::Full => {
-            shared.numbers.turned_away.fetch_add(1, Relaxed);
-            incoming.refuse();
-        }
+        Entrance::Full => incoming.refuse(),
     }
 }
 
 /// One connection, from its handshake to its end.
-async fn attend(
-    kind: Kind,
-    incoming: Incoming,
-    guest: Guest,
-    shared: Arc<Shared>,
-    stop: watch::Receiver<bool>,
-) {
+async fn attend(kind: Kind, incoming: Incoming, mut guest: Guest, shared: Arc<Shared>) {
     let _closed = Closed(Arc::clone(&shared));
     let handshake = async { incoming.accept()?.await };
-    let Ok(Ok(connection)) = timeout(shared.limits().tls_handshake, handshake).await else {
+    let shaken = tokio::select! {
+        shaken = timeout(shared.limits().tls_handshake, handshake) => shaken,
+        () = guest.seat.last_orders.notified() => return,
+    };
+    let Ok(Ok(connection)) = shaken else {
         shared.numbers.handshakes_failed.fetch_add(1, Relaxed);
         return;
     };
-    guest.sit_down(connection.clone(), excessive_load(kind));
+    guest.sit_down();
     let visit = Arc::new(Visit {
         guest,
         connection,
@@ -239,17 +229,13 @@ async fn attend(
         shared,
     });
     match kind {
-        Kind::Http3 => http3::serve(visit, stop).await,
-        _ => doq::serve(visit, stop).await,
+        Kind::Http3 => http3::serve(visit).await,
+        _ => doq::serve(visit).await,
     }
 }
 
 fn no_error(kind: Kind) -> VarInt {
     if kind == Kind::Http3 { http3::NO_ERROR } else { doq::NO_ERROR }
-}
-
-fn excessive_load(kind: Kind) -> VarInt {
-    if kind == Kind::Http3 { http3::EXCESSIVE_LOAD } else { doq::EXCESSIVE_LOAD }
 }
 
 /// Counts a connection as open while it lives, however it ends.
@@ -281,8 +267,8 @@ impl Visit {
 
     /// Answers one message; `take` gets an empty reply if none may be sent.
     fn reply<T>(&self, message: &[u8], transport: Transport, take: impl FnOnce(&[u8]) -> T) -> T {
-        let reply = self.shared.stream.answering.reply(message, self.peer(transport), take);
-        self.guest.got_on();
+        let reply = self.shared.common.answering.reply(message, self.peer(transport), take);
+        self.guest.seat.got_on(self.shared.common.now());
         reply
     }
 

@@ -390,7 +390,7 @@ fn a_panic_over_quic_and_http3_is_servfail() {
 
 #[test]
 fn a_connection_without_queries_is_closed_though_its_client_keeps_it_alive() {
-    let limits = Limits { quic_idle: Duration::from_millis(300), ..Limits::default() };
+    let limits = Limits { tcp_idle: Duration::from_millis(300), ..Limits::default() };
     for (world, alpn, expected) in [
         (World::quic(limits.clone()), "doq", DOQ_NO_ERROR),
         (World::http3(limits.clone()), "h3", H3_NO_ERROR),
@@ -536,16 +536,24 @@ fn the_longest_idle_connection_over_quic_makes_room() {
 
 #[test]
 fn one_network_does_not_get_all_connections_over_quic() {
-    let world = World::quic(Limits { quic_connections_per_network: 2, ..Limits::default() });
+    let world = World::at(Kind::Quic, "0.0.0.0".parse().unwrap(), few(2), told);
     world.run(async {
-        let (_a, first) = world.connect().await;
-        let (_b, _second) = world.connect().await;
-        let refused = world.connect_with(world.client("doq"), world.address()).await.map(|_| ());
-        let Err(ConnectionError::ConnectionClosed(close)) = refused else { panic!("{refused:?}") };
-        assert_eq!(u64::from(close.error_code), 2, "CONNECTION_REFUSED");
+        let other = SocketAddr::new(LOOPBACK, world.address().port());
+        let from_here = || world.connect_with(world.client("doq"), other);
+        let (_a, first) = from_here().await.unwrap();
         ask(&first, &query(1)).await;
+        let (_b, second) = from_here().await.unwrap();
+        ask(&second, &query(1)).await;
+        let (_c, third) = from_here().await.unwrap();
+        assert_eq!(closed(&first).await, DOQ_EXCESSIVE_LOAD);
+        ask(&second, &query(1)).await;
+        ask(&third, &query(1)).await;
     });
-    assert_eq!(world.counters().turned_away, 1);
+    assert_eq!(world.counters().evicted, 1);
+}
+
+fn few(each: usize) -> Limits {
+    Limits { tcp_connections_per_client: each, ..Limits::default() }
 }
 
 #[test]

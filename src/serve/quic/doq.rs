@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quinn::{ReadError, RecvStream, SendStream, VarInt};
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -19,7 +18,7 @@ use crate::wire::{self, Transport};
 pub(super) const NO_ERROR: VarInt = VarInt::from_u32(0);
 const PROTOCOL_ERROR: VarInt = VarInt::from_u32(2);
 const REQUEST_CANCELLED: VarInt = VarInt::from_u32(3);
-pub(super) const EXCESSIVE_LOAD: VarInt = VarInt::from_u32(4);
+const EXCESSIVE_LOAD: VarInt = VarInt::from_u32(4);
 const UNSPECIFIED_ERROR: VarInt = VarInt::from_u32(5);
 
 /// The length before each message.
@@ -32,17 +31,20 @@ const HEADER: usize = 12;
 struct Breach;
 
 /// Answers a connection's queries until it ends.
-pub(super) async fn serve(visit: Arc<Visit>, mut stop: watch::Receiver<bool>) {
+pub(super) async fn serve(visit: Arc<Visit>) {
     let connection = &visit.connection;
     let mut exchanges = JoinSet::new();
-    let mut idle = std::pin::pin!(sleep(visit.limits().quic_idle));
+    let mut idle = std::pin::pin!(sleep(visit.limits().tcp_idle));
     let code = loop {
         tokio::select! {
             biased;
-            _ = stop.changed() => break finish(&visit, &mut exchanges).await,
+            () = visit.guest.seat.last_orders.notified() => {
+                let evicted = visit.guest.seat.is_evicted();
+                break if evicted { EXCESSIVE_LOAD } else { finish(&visit, &mut exchanges).await };
+            }
             Some(ended) = exchanges.join_next() => match ended {
                 Ok(Err(Breach)) => break PROTOCOL_ERROR,
-                Ok(Ok(())) | Err(_) => idle.set(sleep(visit.limits().quic_idle)),
+                Ok(Ok(())) | Err(_) => idle.set(sleep(visit.limits().tcp_idle)),
             },
             stream = connection.accept_bi() => match stream {
                 Ok((send, receive)) => {

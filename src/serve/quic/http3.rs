@@ -11,7 +11,6 @@ use h3::error::{Code, ConnectionError, StreamError};
 use h3::server::{Connection, RequestResolver, RequestStream};
 use http::{Method, Request, Response, StatusCode};
 use quinn::VarInt;
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -30,22 +29,25 @@ pub(super) const REQUEST_CANCELLED: VarInt = VarInt::from_u32(0x10c);
 const HEAD: u64 = 16 << 10;
 
 /// Answers a connection's requests until it ends.
-pub(super) async fn serve(visit: Arc<Visit>, mut stop: watch::Receiver<bool>) {
+pub(super) async fn serve(visit: Arc<Visit>) {
     let (streams, acknowledged) = Streams::new(visit.connection.clone(), visit.held.clone());
     let mut builder = h3::server::builder();
     builder.max_field_section_size(HEAD).send_grease(false);
     let built = timeout(visit.limits().tls_handshake, builder.build(streams)).await;
     let Ok(Ok(mut connection)) = built else { return };
     let mut exchanges = JoinSet::new();
-    let mut idle = std::pin::pin!(sleep(visit.limits().quic_idle));
+    let mut idle = std::pin::pin!(sleep(visit.limits().tcp_idle));
     loop {
         tokio::select! {
             biased;
-            _ = stop.changed() => {
+            () = visit.guest.seat.last_orders.notified() => {
+                if visit.guest.seat.is_evicted() {
+                    return visit.connection.close(EXCESSIVE_LOAD, b"");
+                }
                 finish(&visit, &mut connection, &mut exchanges, acknowledged).await;
                 break;
             }
-            Some(_) = exchanges.join_next() => idle.set(sleep(visit.limits().quic_idle)),
+            Some(_) = exchanges.join_next() => idle.set(sleep(visit.limits().tcp_idle)),
             request = connection.accept() => match request {
                 Ok(Some(request)) => {
                     exchanges.spawn(exchange(request, Arc::clone(&visit)));
