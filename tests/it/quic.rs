@@ -13,6 +13,7 @@ use haledns::wire::{self, Class, Client, Replied, Service, Transport};
 use http::{Request, Response};
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, Connection, ConnectionError, Endpoint, ReadToEndError, TransportConfig, VarInt};
+use rustls::RootCertStore;
 use rustls::crypto::ring;
 use rustls::pki_types::CertificateDer;
 use tokio::runtime::{Builder, Runtime};
@@ -85,14 +86,7 @@ impl World {
     }
 
     fn client(&self, alpn: &str) -> ClientConfig {
-        let provider = Arc::new(ring::default_provider());
-        let mut tls = rustls::ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .unwrap()
-            .with_root_certificates(self.authority.store())
-            .with_no_client_auth();
-        tls.alpn_protocols = vec![alpn.as_bytes().to_vec()];
-        ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls).unwrap()))
+        client(self.authority.store(), alpn)
     }
 
     async fn connect_with(
@@ -100,11 +94,7 @@ impl World {
         config: ClientConfig,
         to: SocketAddr,
     ) -> Result<(Endpoint, Connection), ConnectionError> {
-        let from: IpAddr =
-            if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-        let endpoint = Endpoint::client((from, 0).into()).unwrap();
-        let connection = endpoint.connect_with(config, to, NAME).unwrap().await?;
-        Ok((endpoint, connection))
+        connect(config, to, NAME).await
     }
 
     async fn connect(&self) -> (Endpoint, Connection) {
@@ -114,13 +104,47 @@ impl World {
     /// Requests over HTTP/3, and what keeps the connection going.
     async fn http(&self) -> Http {
         let (endpoint, connection) = self.connect_with(self.client("h3"), self.address()).await.unwrap();
-        let (mut driver, sender) =
-            h3::client::new(h3_quinn::Connection::new(connection.clone())).await.unwrap();
-        let driving = tokio::spawn(async move {
-            std::future::poll_fn(|context| driver.poll_close(context)).await;
-        });
-        Http { _endpoint: endpoint, connection, sender, driving }
+        Http::over(endpoint, connection).await
     }
+}
+
+/// What trusts `roots` and speaks `alpn`.
+fn client(roots: RootCertStore, alpn: &str) -> ClientConfig {
+    let provider = Arc::new(ring::default_provider());
+    let mut tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    tls.alpn_protocols = vec![alpn.as_bytes().to_vec()];
+    ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls).unwrap()))
+}
+
+async fn connect(
+    config: ClientConfig,
+    to: SocketAddr,
+    name: &str,
+) -> Result<(Endpoint, Connection), ConnectionError> {
+    let from: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let endpoint = Endpoint::client((from, 0).into()).unwrap();
+    let connection = endpoint.connect_with(config, to, name).unwrap().await?;
+    Ok((endpoint, connection))
+}
+
+/// One query to `localhost`, over QUIC; its id, which isn't sent, is put back.
+pub async fn over_quic(roots: RootCertStore, to: SocketAddr, query: &[u8]) -> Vec<u8> {
+    let (_endpoint, connection) = connect(client(roots, "doq"), to, "localhost").await.unwrap();
+    let mut without_id = query.to_vec();
+    without_id[..2].fill(0);
+    let mut reply = ask(&connection, &without_id).await;
+    reply[..2].copy_from_slice(&query[..2]);
+    reply
+}
+
+/// One query to `localhost`, posted over HTTP/3.
+pub async fn over_http3(roots: RootCertStore, to: SocketAddr, query: &[u8]) -> Vec<u8> {
+    let (endpoint, connection) = connect(client(roots, "h3"), to, "localhost").await.unwrap();
+    Http::over(endpoint, connection).await.post(query).await.1
 }
 
 struct Http {
@@ -137,16 +161,25 @@ impl Drop for Http {
 }
 
 impl Http {
+    async fn over(endpoint: Endpoint, connection: Connection) -> Http {
+        let quic = h3_quinn::Connection::new(connection.clone());
+        let (mut driver, sender) = h3::client::new(quic).await.unwrap();
+        let driving = tokio::spawn(async move {
+            std::future::poll_fn(|context| driver.poll_close(context)).await;
+        });
+        Http { _endpoint: endpoint, connection, sender, driving }
+    }
+
     async fn send(
         &self,
         request: Request<()>,
         body: &[u8],
     ) -> Result<(Response<()>, Vec<u8>), h3::error::StreamError> {
         let mut stream = self.sender.clone().send_request(request).await?;
-        if !body.is_empty() {
-            let _ = stream.send_data(Bytes::copy_from_slice(body)).await; // it may be refused half way
+        // the answer may come first, and the rest be of no use then
+        if body.is_empty() || stream.send_data(Bytes::copy_from_slice(body)).await.is_ok() {
+            let _ = stream.finish().await;
         }
-        let _ = stream.finish().await;
         let response = stream.recv_response().await?;
         let mut octets = Vec::new();
         while let Some(data) = stream.recv_data().await? {
@@ -562,9 +595,9 @@ fn a_flood_of_first_packets_is_answered_by_few_octets_and_kept_by_none() {
     let world = World::quic(Limits::default());
     world.run(async {
         // first packets of clients that will not go on
-        let nobody = tokio::net::UdpSocket::bind((LOOPBACK, 0)).await.unwrap();
         let mut sent = Vec::new();
         for _ in 0..FLOOD {
+            let nobody = tokio::net::UdpSocket::bind((LOOPBACK, 0)).await.unwrap();
             let endpoint = Endpoint::client((LOOPBACK, 0).into()).unwrap();
             let connecting = endpoint.connect_with(world.client("doq"), nobody.local_addr().unwrap(), NAME);
             let mut packet = vec![0; 2000];

@@ -84,6 +84,30 @@ async fn finish(visit: &Arc<Visit>, exchanges: &mut JoinSet<Result<(), Breach>>)
 
 /// One query and its reply.
 async fn exchange(mut send: SendStream, mut receive: RecvStream, visit: Arc<Visit>) -> Result<(), Breach> {
+    let ended = converse(&mut send, &mut receive, &visit).await;
+    let code = match ended {
+        Ended::Well => return Ok(()),
+        Ended::Aborted(code) => code,
+        Ended::Breach => PROTOCOL_ERROR,
+    };
+    // A stream that is only dropped would end as if it was meant to (§4.3.1, §4.3.2).
+    let _ = receive.stop(code); // fails if the client has sent all
+    let _ = send.reset(code); // fails if the client has all
+    if ended == Ended::Breach { Err(Breach) } else { Ok(()) }
+}
+
+/// How a query ended.
+#[derive(Debug, PartialEq, Eq)]
+enum Ended {
+    /// With a reply, or with the connection.
+    Well,
+    /// In both directions, with this code.
+    Aborted(VarInt),
+    /// And the connection with it.
+    Breach,
+}
+
+async fn converse(send: &mut SendStream, receive: &mut RecvStream, visit: &Visit) -> Ended {
     let mut octets = Vec::new();
     let mut held = visit.held.nothing_yet();
     let reading = timeout(visit.limits().tcp_message, async {
@@ -100,32 +124,32 @@ async fn exchange(mut send: SendStream, mut receive: RecvStream, visit: Arc<Visi
             }
         }
     });
-    let message = match (reading.await, frame(&octets)?) {
-        (Ok(Read::All), Some(message)) => message,
-        (Ok(Read::All), None) => return Err(Breach),
+    let message = match (reading.await, frame(&octets)) {
+        (_, Err(Breach)) | (Ok(Read::All), Ok(None)) => return Ended::Breach,
+        (Ok(Read::All), Ok(Some(message))) => message,
         // the message is there, but not the end of the stream (§4.2)
-        (Err(_), Some(_)) => return Err(Breach),
-        (Err(_), None) => return abort(send, receive, UNSPECIFIED_ERROR),
-        (Ok(Read::TooMuch), _) => return abort(send, receive, EXCESSIVE_LOAD),
-        (Ok(Read::Cancelled), _) => return abort(send, receive, REQUEST_CANCELLED),
-        (Ok(Read::Lost), _) => return Ok(()),
+        (Err(_), Ok(Some(_))) => return Ended::Breach,
+        (Err(_), Ok(None)) => return Ended::Aborted(UNSPECIFIED_ERROR),
+        (Ok(Read::TooMuch), _) => return Ended::Aborted(EXCESSIVE_LOAD),
+        (Ok(Read::Cancelled), _) => return Ended::Aborted(REQUEST_CANCELLED),
+        (Ok(Read::Lost), _) => return Ended::Well,
     };
     // §4.2.1, §5.5.2
     if message[..2] != [0, 0] || wire::has_option(message, wire::TCP_KEEPALIVE) {
-        return Err(Breach);
+        return Ended::Breach;
     }
-    let Ok(permit) = visit.replies.acquire().await else { return Ok(()) };
-    let reply = visit.reply(message, Transport::Quic, framed).ok_or(Breach)?;
+    let Ok(permit) = visit.replies.acquire().await else { return Ended::Well };
+    let Some(reply) = visit.reply(message, Transport::Quic, framed) else { return Ended::Breach };
     drop((octets, held));
     match timeout(visit.limits().tcp_write, send.write_chunk(reply)).await {
         Ok(Ok(())) => drop(permit),
-        Ok(Err(_)) => return Ok(()), // the client wants no reply, or is gone
-        Err(_) => return abort(send, receive, UNSPECIFIED_ERROR),
+        Ok(Err(_)) => return Ended::Well, // the client wants no reply, or is gone
+        Err(_) => return Ended::Aborted(UNSPECIFIED_ERROR),
     }
     let _ = send.finish(); // fails if the client wants no more of it
     match timeout(visit.limits().tcp_write, send.stopped()).await {
-        Ok(_) => Ok(()),
-        Err(_) => abort(send, receive, UNSPECIFIED_ERROR),
+        Ok(_) => Ended::Well,
+        Err(_) => Ended::Aborted(UNSPECIFIED_ERROR),
     }
 }
 
@@ -139,13 +163,6 @@ enum Read {
     Cancelled,
     /// The connection is gone.
     Lost,
-}
-
-/// Gives up one query, in both directions (§4.3.1, §4.3.2).
-fn abort(mut send: SendStream, mut receive: RecvStream, code: VarInt) -> Result<(), Breach> {
-    let _ = receive.stop(code); // fails if the client has sent all
-    let _ = send.reset(code); // fails if the client has all
-    Ok(())
 }
 
 /// The one message of a stream (§4.2), or none if octets are missing.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use h3::error::{Code, ConnectionError, StreamError};
+use h3::error::{ConnectionError, StreamError};
 use h3::server::{Connection, RequestResolver, RequestStream};
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Response, StatusCode};
 use quinn::VarInt;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -94,16 +94,23 @@ async fn finish(
     let _ = timeout(LAST_ACKNOWLEDGEMENTS, acknowledged.all()).await;
 }
 
-/// One request and its response.
+/// One request and its response. What doesn't come to its end ends with its
+/// streams, which tell the client.
 async fn exchange(request: RequestResolver<Streams, Bytes>, visit: Arc<Visit>) {
     let limits = visit.limits();
-    let reading = timeout(limits.tcp_message, async {
-        let (request, mut stream) = request.resolve_request().await?;
-        let asked = read(&request, &mut stream, &visit).await?;
-        Ok::<_, StreamError>((request, stream, asked))
-    });
-    // what is not read to its end ends with its streams
-    let Ok(Ok((request, mut stream, asked))) = reading.await else { return };
+    let Ok(Ok((request, mut stream))) = timeout(limits.tcp_message, request.resolve_request()).await else {
+        return;
+    };
+    let (head, ()) = request.into_parts();
+    let asked = match doh::read(&head, &visit.shared.https_path) {
+        Asked::Message(message) => Ok(message),
+        Asked::Refused(status) => Err(status),
+        Asked::Body => match timeout(limits.tcp_message, read(&mut stream)).await {
+            Ok(Ok(asked)) => asked,
+            Ok(Err(_)) => return,
+            Err(_) => Err(StatusCode::REQUEST_TIMEOUT),
+        },
+    };
     let Ok(permit) = visit.replies.acquire().await else { return };
     let (response, body) = match asked {
         Ok(message) => visit.reply(&message, Transport::Https, |reply| {
@@ -111,33 +118,22 @@ async fn exchange(request: RequestResolver<Streams, Bytes>, visit: Arc<Visit>) {
         }),
         Err(status) => (doh::refused(status, clock::unix_seconds()), Bytes::new()),
     };
-    let body = if request.method() == Method::HEAD { Bytes::new() } else { body };
+    let body = if head.method == Method::HEAD { Bytes::new() } else { body };
     let _ = timeout(limits.tcp_write, send(&mut stream, response, body)).await;
     drop(permit);
 }
 
-/// The message a request asks about, or the status of a refusal.
-async fn read(
-    request: &Request<()>,
-    stream: &mut RequestStream<Both, Bytes>,
-    visit: &Visit,
-) -> Result<Result<Vec<u8>, StatusCode>, StreamError> {
-    let (head, ()) = request.clone().into_parts();
-    match doh::read(&head, &visit.shared.https_path) {
-        Asked::Message(message) => return Ok(Ok(message)),
-        Asked::Refused(status) => return Ok(Err(status)),
-        Asked::Body => {}
-    }
+/// Reads a request's body, the whole of which is a message.
+async fn read(stream: &mut RequestStream<Both, Bytes>) -> Result<Result<Vec<u8>, StatusCode>, StreamError> {
     let mut message = Vec::new();
     while let Some(mut data) = stream.recv_data().await? {
         if message.len() + data.remaining() > MAX_MESSAGE {
-            stream.stop_sending(Code::H3_NO_ERROR); // the response doesn't need the rest (§4.1)
             return Ok(Err(StatusCode::PAYLOAD_TOO_LARGE));
         }
         while data.has_remaining() {
-            let chunk = data.chunk();
-            message.extend_from_slice(chunk);
-            data.advance(data.chunk().len());
+            let length = data.chunk().len();
+            message.extend_from_slice(data.chunk());
+            data.advance(length);
         }
     }
     Ok(Ok(message))
