@@ -278,6 +278,14 @@ impl Visit {
         Peer { transport, address }
     }
 
+    /// How long the client may still be without an answer; none: it has been for too long. Nothing
+    /// else keeps a connection, neither packets nor halves of queries.
+    fn patience(&self) -> Option<Duration> {
+        let quiet = self.shared.common.now().saturating_sub(self.guest.seat.progress());
+        let left = self.limits().tcp_idle.checked_sub(Duration::from_nanos(quiet));
+        left.filter(|left| !left.is_zero())
+    }
+
     fn breach(&self) {
         self.shared.numbers.protocol_errors.fetch_add(1, Relaxed);
     }

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::{LAST_ACKNOWLEDGEMENTS, LAST_ANSWERS, Visit};
+use crate::serve::answering::HEADER;
 use crate::wire::{self, Transport};
 
 // Error codes (§4.3).
@@ -23,8 +24,6 @@ const UNSPECIFIED_ERROR: VarInt = VarInt::from_u32(5);
 
 /// The length before each message.
 const PREFIX: usize = 2;
-/// A message shorter than a header is no message.
-const HEADER: usize = 12;
 
 /// The client doesn't keep to the protocol.
 #[derive(Debug, PartialEq, Eq)]
@@ -44,7 +43,7 @@ pub(super) async fn serve(visit: Arc<Visit>) {
             }
             Some(ended) = exchanges.join_next() => match ended {
                 Ok(Err(Breach)) => break PROTOCOL_ERROR,
-                Ok(Ok(())) | Err(_) => idle.set(sleep(visit.limits().tcp_idle)),
+                Ok(Ok(())) | Err(_) => {}
             },
             stream = connection.accept_bi() => match stream {
                 Ok((send, receive)) => {
@@ -57,7 +56,10 @@ pub(super) async fn serve(visit: Arc<Visit>) {
                 Ok(_) => break PROTOCOL_ERROR,
                 Err(_) => return,
             },
-            () = idle.as_mut(), if exchanges.is_empty() => break NO_ERROR,
+            () = idle.as_mut() => match visit.patience() {
+                Some(left) => idle.set(sleep(left)),
+                None => break NO_ERROR,
+            },
         }
     };
     if code == PROTOCOL_ERROR {

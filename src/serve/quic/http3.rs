@@ -47,7 +47,7 @@ pub(super) async fn serve(visit: Arc<Visit>) {
                 finish(&visit, &mut connection, &mut exchanges, acknowledged).await;
                 break;
             }
-            Some(_) = exchanges.join_next() => idle.set(sleep(visit.limits().tcp_idle)),
+            Some(_) = exchanges.join_next() => {}
             request = connection.accept() => match request {
                 Ok(Some(request)) => {
                     exchanges.spawn(exchange(request, Arc::clone(&visit)));
@@ -56,7 +56,10 @@ pub(super) async fn serve(visit: Arc<Visit>) {
                 Err(ConnectionError::Local { .. }) => return visit.breach(), // h3 has closed it
                 Err(_) => return,
             },
-            () = idle.as_mut(), if exchanges.is_empty() => break,
+            () = idle.as_mut() => match visit.patience() {
+                Some(left) => idle.set(sleep(left)),
+                None => break,
+            },
         }
     }
     visit.connection.close(NO_ERROR, b"");
