@@ -52,7 +52,7 @@ use crate::probe::Prober;
 use crate::publish::Publisher;
 use crate::serve::{self, Certificates, Kind, ListenError};
 use crate::state::{self, Directory, Journal, OpenError};
-use crate::telemetry;
+use crate::telemetry::{self, Queries, Trouble};
 use crate::wire::Service;
 
 use operator::{Desk, Upkeep};
@@ -353,7 +353,6 @@ pub async fn start_with(
         limits,
         certificates: certificates.clone(),
         https_path: settings.https_path.as_str().into(),
-        proxies: settings.proxies.clone().into(),
     };
     let server = claim.bind(setup, reader, services.reader(), &Handle::current())?;
     for serve::Listener { kind, address } in server.listeners() {
@@ -456,6 +455,24 @@ fn targets(model: &Model) -> usize {
     enabled.map(|pool| pool.tests.members.len() * pool.viewpoints.vantages.len() * endpoints(pool)).sum()
 }
 
+/// What the log tells of the transports.
+fn queries(totals: &serve::Totals) -> Queries {
+    Queries {
+        queries: totals.queries,
+        replies: totals.replies(),
+        trouble: Trouble {
+            slipped: totals.rate_slipped,
+            dropped: totals.rate_dropped,
+            unproxied: totals.unproxied,
+            overflows: totals.overflows,
+            refused: totals.refused,
+            evicted: totals.evicted,
+            panics: totals.panics,
+            restarts: totals.restarts,
+        },
+    }
+}
+
 /// Where a server with these settings answers; plain DNS at `listen`.
 fn listeners(settings: &Settings, listen: &[SocketAddr]) -> Vec<serve::Listener> {
     let lists = [
@@ -492,6 +509,8 @@ fn serve_limits(settings: &Settings) -> serve::Limits {
     if let Some(workers) = settings.udp_workers {
         limits.udp_workers = workers.get();
     }
+    limits.proxies.clone_from(&settings.proxy_protocol);
+    limits.rate.clone_from(&settings.rate_limit);
     limits
 }
 
@@ -747,17 +766,29 @@ pub async fn serve(
     let reloader = Reloader::new(watch, loaded).asked_by(running.take_reloads());
     let reloader = reloader.replacing(running.certificates.clone());
     let mut reloads = pin!(reloader.run(running.control()));
-    let outcome = tokio::select! {
-        _ = terminate.recv() => Ok("SIGTERM"),
-        _ = interrupt.recv() => Ok("SIGINT"),
-        _ = running.failed() => Err(StartError::EngineEnded),
-        never = &mut reloads => match never {},
+    let mut trouble = Trouble::default();
+    let mut look_at = Instant::now() + TOTALS_EVERY;
+    let outcome = loop {
+        tokio::select! {
+            _ = terminate.recv() => break Ok("SIGTERM"),
+            _ = interrupt.recv() => break Ok("SIGINT"),
+            _ = running.failed() => break Err(StartError::EngineEnded),
+            never = &mut reloads => match never {},
+            () = sleep_until(look_at) => {}
+        }
+        look_at += TOTALS_EVERY;
+        let totals = running.counters();
+        let so_far = queries(&totals);
+        if trouble != so_far.trouble {
+            trouble = so_far.trouble;
+            telemetry::tell_queries(&so_far, &totals.over);
+        }
     };
     if let Ok(signal) = outcome {
         info!("stopping on {signal}");
     }
     let totals = running.stop().await;
-    telemetry::tell_queries(totals.queries, totals.replies(), &totals.over);
+    telemetry::tell_queries(&queries(&totals), &totals.over);
     outcome.map(drop)
 }
 

@@ -27,6 +27,11 @@ impl Clock {
         Moment::from_start(self.wall + self.start.elapsed())
     }
 
+    /// Milliseconds since the start, by the monotonic clock.
+    pub fn milliseconds(&self) -> u64 {
+        self.start.elapsed().as_millis() as u64
+    }
+
     /// The instant of the monotonic clock at which `moment` comes; now if it
     /// lies before the start.
     pub fn instant(&self, moment: Moment) -> Instant {

@@ -41,7 +41,7 @@ pub use words::nearest;
 pub use problem::{Also, Excerpt, Problem, ProblemKind, Report, Severity};
 
 use crate::clock;
-use crate::model::Model;
+use crate::model::{Model, RateLimit};
 use crate::simulate::Script;
 use crate::timing::StartUps;
 use crate::x509;
@@ -85,8 +85,6 @@ pub struct Settings {
     pub https_path: String,
     /// There if one of the encrypted lists isn't empty.
     pub identity: Option<Identity>,
-    /// Who speaks for clients by the PROXY protocol.
-    pub proxies: Vec<IpNet>,
     pub connections: Connections,
     /// None: one a core.
     pub udp_workers: Option<NonZeroUsize>,
@@ -108,6 +106,12 @@ pub struct Settings {
     pub allow_lints: BTreeSet<String>,
     /// How much of the history is kept; none: there is none.
     pub history: Option<History>,
+    /// Who may speak for others, with a header of the PROXY protocol.
+    pub proxy_protocol: Vec<IpNet>,
+    /// None: replies are not limited.
+    pub rate_limit: Option<RateLimit>,
+    /// Who to be once the sockets are open; none: whoever started it.
+    pub user: Option<String>,
 }
 
 impl Default for Settings {
@@ -120,7 +124,6 @@ impl Default for Settings {
             listen_http3: Vec::new(),
             https_path: "/dns-query".into(),
             identity: None,
-            proxies: Vec::new(),
             connections: Connections::default(),
             udp_workers: None,
             state_dir: None,
@@ -133,6 +136,9 @@ impl Default for Settings {
             resolvers: Vec::new(),
             allow_lints: BTreeSet::new(),
             history: Some(History::default()),
+            proxy_protocol: Vec::new(),
+            rate_limit: None,
+            user: None,
         }
     }
 }

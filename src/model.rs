@@ -9,6 +9,7 @@
 mod address;
 mod alerts;
 mod name;
+mod rate;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -21,6 +22,7 @@ use regex::bytes::{Regex, RegexBuilder};
 pub use address::why_unfit;
 pub use alerts::{Form, Receiver, Route, Secret, Subjects, Url};
 pub use name::{Name, NameError};
+pub use rate::RateLimit;
 
 /// The whole configuration of what is served and what is probed.
 #[derive(Clone, Debug, PartialEq)]

@@ -26,13 +26,16 @@ mod listener;
 mod lock;
 pub mod proxy;
 mod quic;
+mod rate;
 mod seats;
 mod stream;
 mod udp;
 
+use std::any::Any;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
@@ -50,7 +53,10 @@ pub use self::holder::{Process, Protocol};
 use self::listener::Bound;
 pub use self::listener::{Kind, Listener};
 use self::lock::{Lock, Refusal};
+use self::rate::{Limiter, Teller};
 use crate::authority::Snapshot;
+use crate::clock::Clock;
+use crate::model::RateLimit;
 use crate::publish::Reader;
 use crate::wire::{self, Client, Replied, Service, Transport};
 
@@ -75,6 +81,10 @@ pub struct Limits {
     pub tcp_message: Duration,
     /// How long a client may leave replies unread.
     pub tcp_write: Duration,
+    /// Who may speak for others, with a header of the PROXY protocol.
+    pub proxies: Vec<IpNet>,
+    /// How many replies a network gets over UDP; none: as many as it asks for.
+    pub rate: Option<RateLimit>,
     /// How long a handshake of TLS may take, over QUIC too.
     pub tls_handshake: Duration,
     /// Connections over QUIC, which need no open files; each network's part of
@@ -92,6 +102,8 @@ impl Default for Limits {
             tcp_idle: Duration::from_secs(10),
             tcp_message: Duration::from_secs(5),
             tcp_write: Duration::from_secs(5),
+            proxies: Vec::new(),
+            rate: None,
             tls_handshake: Duration::from_secs(5),
             quic_connections: 1000,
         }
@@ -106,18 +118,11 @@ pub struct Setup {
     pub certificates: Option<Arc<Certificates>>,
     /// The path of queries over HTTPS.
     pub https_path: Arc<str>,
-    /// Networks whose connections begin with a header of the PROXY protocol.
-    pub proxies: Arc<[IpNet]>,
 }
 
 impl Default for Setup {
     fn default() -> Setup {
-        Setup {
-            limits: Limits::default(),
-            certificates: None,
-            https_path: "/dns-query".into(),
-            proxies: [].into(),
-        }
+        Setup { limits: Limits::default(), certificates: None, https_path: "/dns-query".into() }
     }
 }
 
@@ -247,7 +252,7 @@ impl Claim {
         runtime: &Handle,
         respond: Respond,
     ) -> Result<Server, ListenError> {
-        let Setup { limits, certificates, https_path, proxies } = setup.into();
+        let Setup { limits, certificates, https_path } = setup.into();
         let workers_wanted = limits.udp_workers.max(1);
         let mut listeners = Vec::new();
         let (mut locks, mut doors, mut sockets, mut quic) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -278,6 +283,8 @@ impl Claim {
             listeners.push(listener);
             locks.extend(its);
         }
+        let (proxies, clock) = (Arc::<[IpNet]>::from(limits.proxies.clone()), Clock::start());
+        let limiter = limits.rate.as_ref().map(|rate| Arc::new(Limiter::new(rate)));
         let first = listeners.first().map_or_else(|| ([0; 4], 0).into(), |listener| listener.address);
         let failed = |doing| move |error| ListenError::Failed { address: first, doing, error };
 
@@ -295,21 +302,19 @@ impl Claim {
         let tls = certificates.as_deref().map(|certificates| accept::Tls::new(certificates, https_path));
         let acceptor = {
             let _inside = runtime.enter();
-            let acceptor = accept::Acceptor::new(doors, tls, proxies, Arc::clone(&stream));
+            let acceptor = accept::Acceptor::new(doors, tls, Arc::clone(&proxies), Arc::clone(&stream));
             runtime.spawn(acceptor.map_err(failed("accept connections on"))?.run(stopped))
         };
+        if let Some(limiter) = &limiter {
+            runtime.spawn(tell_limited(Arc::clone(limiter), clock, stop.subscribe()));
+        }
+        let task = udp::Task { reader, services, respond, limiter, proxies, clock };
         let (ended, workers_ended) = mpsc::channel(1);
         let workers = Vec::new();
         let mut server =
             Server { listeners, workers, workers_ended, stream, stop, acceptor, quic, _locks: locks };
         for (number, socket) in sockets.into_iter().enumerate() {
-            let worker = udp::Worker::start(
-                number,
-                socket,
-                (reader.clone(), services.clone()),
-                respond,
-                ended.clone(),
-            );
+            let worker = udp::Worker::start(number, socket, task.clone(), ended.clone());
             server.workers.push(worker.map_err(failed("start a thread for"))?);
         }
         Ok(server)
@@ -367,6 +372,27 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop_all();
+    }
+}
+
+/// Looks once a second who begins and ends to be limited, and tells.
+async fn tell_limited(limiter: Arc<Limiter>, clock: Clock, mut stop: watch::Receiver<bool>) {
+    let mut teller = Teller::new();
+    let suffix = if limiter.log_only { "; log_only: sent all the same" } else { "" };
+    while timeout(Duration::from_secs(1), stop.changed()).await.is_err() {
+        for line in teller.look(&limiter, clock.milliseconds()) {
+            match line.begins {
+                true => tracing::warn!("{line}{suffix}"),
+                false => tracing::info!("{line}"),
+            }
+        }
+    }
+}
+
+/// Drops what a panic has left, which may panic in turn.
+fn drop_payload(payload: Box<dyn Any + Send>) {
+    if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(another);
     }
 }
 

@@ -242,9 +242,53 @@ fn is_overloaded(counters: ScheduleCounters, before: ScheduleCounters) -> bool {
     counters.late - before.late + skipped > due / 2
 }
 
+/// What the transports have counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Queries {
+    pub queries: u64,
+    pub replies: u64,
+    pub trouble: Trouble,
+}
+
+/// Of that, what should be looked at when it grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trouble {
+    /// Too many for their network: sent short, or not at all.
+    pub slipped: u64,
+    pub dropped: u64,
+    /// From a proxy, and without its header.
+    pub unproxied: u64,
+    /// Lost before they were looked at.
+    pub overflows: u64,
+    /// Replies that the kernel would not send.
+    pub refused: u64,
+    /// Connections closed to make room.
+    pub evicted: u64,
+    pub panics: u64,
+    pub restarts: u64,
+}
+
 /// Writes what the transports have counted.
-pub fn tell_queries(queries: u64, replies: u64, over: &dyn Display) {
-    info!(queries, replies, %over, "queries since the start");
+pub fn tell_queries(so_far: &Queries, over: &dyn Display) {
+    let Queries { queries, replies, trouble } = *so_far;
+    if trouble == Trouble::default() {
+        return info!(queries, replies, %over, "queries since the start");
+    }
+    let Trouble { slipped, dropped, unproxied, overflows, refused, evicted, panics, restarts } = trouble;
+    info!(
+        queries,
+        replies,
+        %over,
+        slipped,
+        dropped,
+        unproxied,
+        overflows,
+        refused,
+        evicted,
+        panics,
+        restarts,
+        "queries since the start"
+    );
 }
 
 #[cfg(test)]

@@ -47,7 +47,6 @@ pub struct Server {
     pub https_path: Field<Scalar>,
     pub certificate: Field<Scalar>,
     pub private_key: Field<Scalar>,
-    pub proxy_protocol: Field<OneOrMany<Scalar>>,
     pub tcp_connections: Field<Scalar>,
     pub tcp_connections_per_client: Field<Scalar>,
     pub tcp_idle_timeout: Field<Scalar>,
@@ -70,6 +69,26 @@ pub struct Server {
     pub panic_share: Field<Scalar>,
     pub panic_hold: Field<Scalar>,
     pub panic_window: Field<Scalar>,
+    pub proxy_protocol: Field<OneOrMany<Scalar>>,
+    pub rate_limit: Field<RateLimit>,
+    pub user: Field<Scalar>,
+}
+
+/// How many replies of one kind a network gets.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RateLimit {
+    pub responses_per_second: Field<Scalar>,
+    pub nodata_per_second: Field<Scalar>,
+    pub nxdomains_per_second: Field<Scalar>,
+    pub referrals_per_second: Field<Scalar>,
+    pub errors_per_second: Field<Scalar>,
+    pub window: Field<Scalar>,
+    pub slip: Field<Scalar>,
+    pub ipv4_prefix_length: Field<Scalar>,
+    pub ipv6_prefix_length: Field<Scalar>,
+    pub exempt: Field<OneOrMany<Scalar>>,
+    pub log_only: Field<Scalar>,
 }
 
 /// Where this server is.

@@ -75,6 +75,18 @@ static ZONE: Words =
 
 static SERVER: Words = Words { name: "`server`", ..NONE };
 
+static RATE_LIMIT: Words = Words {
+    name: "`rate_limit`",
+    fates: &[
+        ("all_per_second", later("limit each kind of reply by its own key")),
+        ("qps_scale", later("write the rates that shall hold at any load")),
+        ("max_table_size", later("the table has a fixed size of 1 MiB")),
+        ("min_table_size", later("the table has a fixed size of 1 MiB")),
+        ("exempt_clients", elsewhere("write the networks under `exempt`")),
+    ],
+    ..NONE
+};
+
 static SITE: Words = Words {
     name: "`site`",
     fates: &[("country", later(NO_PLACES)), ("data_center", later(NO_PLACES))],
@@ -213,6 +225,7 @@ pub fn of(shape: &str) -> &'static Words {
         "Zone" => &ZONE,
         "Server" => &SERVER,
         "Site" => &SITE,
+        "RateLimit" => &RATE_LIMIT,
         "Vantage" => &VANTAGE,
         "Maintenance" => &MAINTENANCE,
         "History" => &HISTORY,

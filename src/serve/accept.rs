@@ -59,7 +59,7 @@ struct Numbers {
     evicted: AtomicU64,
     accept_errors: AtomicU64,
     handshakes_failed: AtomicU64,
-    proxy_errors: AtomicU64,
+    unproxied: AtomicU64,
 }
 
 impl Shared {
@@ -80,7 +80,7 @@ impl Shared {
         totals.evicted += of(&self.numbers.evicted);
         totals.accept_errors += of(&self.numbers.accept_errors);
         totals.handshakes_failed += of(&self.numbers.handshakes_failed);
-        totals.proxy_errors += of(&self.numbers.proxy_errors);
+        totals.unproxied += of(&self.numbers.unproxied);
     }
 }
 
@@ -366,7 +366,7 @@ async fn client_of(stream: &mut TcpStream) -> Result<Option<IpAddr>, String> {
 /// The first is logged, the others are counted: it is a setting that is wrong,
 /// or somebody who tries.
 fn wrong_header(shared: &Shared, proxy: IpAddr, why: String) {
-    if shared.numbers.proxy_errors.fetch_add(1, Relaxed) == 0 {
+    if shared.numbers.unproxied.fetch_add(1, Relaxed) == 0 {
         tracing::warn!(
             %proxy,
             "a connection of a network in `proxy_protocol` has no header to be read: {why}; \

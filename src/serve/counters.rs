@@ -13,6 +13,12 @@ pub(super) struct Counters {
     truncated: AtomicU64,
     refused: AtomicU64,
     panics: AtomicU64,
+    unproxied: AtomicU64,
+    slipped: AtomicU64,
+    rate_dropped: AtomicU64,
+    restarts: AtomicU64,
+    /// Goes on while the worker does, whether or not there is something to do.
+    turns: AtomicU64,
     rcodes: [AtomicU64; 16],
 }
 
@@ -30,6 +36,14 @@ pub struct Totals {
     pub refused: u64,
     /// Queries whose answering panicked; their clients got SERVFAIL.
     pub panics: u64,
+    /// Queries from a proxy that came without a header of it that can be read.
+    pub unproxied: u64,
+    /// Replies that were too many for their network, and were sent short instead;
+    pub rate_slipped: u64,
+    /// or not at all.
+    pub rate_dropped: u64,
+    /// Threads that ended by a panic, and were started anew.
+    pub restarts: u64,
     /// Datagrams the kernel threw away because a socket's buffer was full.
     pub overflows: u64,
     /// Stream connections taken, and those of them open now.
@@ -45,8 +59,6 @@ pub struct Totals {
     pub retried: u64,
     /// Connections over QUIC ended because the client broke the protocol.
     pub protocol_errors: u64,
-    /// Connections of proxies without a header of the PROXY protocol.
-    pub proxy_errors: u64,
 }
 
 /// Messages received over each transport.
@@ -108,6 +120,31 @@ impl Counters {
         self.panics.fetch_add(1, Relaxed);
     }
 
+    pub fn unproxied(&self) {
+        self.unproxied.fetch_add(1, Relaxed);
+    }
+
+    pub fn slipped(&self) {
+        self.slipped.fetch_add(1, Relaxed);
+    }
+
+    pub fn rate_dropped(&self) {
+        self.rate_dropped.fetch_add(1, Relaxed);
+    }
+
+    pub fn restart(&self) {
+        self.restarts.fetch_add(1, Relaxed);
+    }
+
+    pub fn turn(&self) {
+        self.turns.fetch_add(1, Relaxed);
+    }
+
+    /// A number that changes while the worker is alive.
+    pub fn turns(&self) -> u64 {
+        self.turns.load(Relaxed)
+    }
+
     /// Adds these numbers, all of one transport.
     pub fn add_to(&self, totals: &mut Totals, transport: Transport) {
         let queries = self.queries.load(Relaxed);
@@ -116,6 +153,10 @@ impl Counters {
         totals.truncated += self.truncated.load(Relaxed);
         totals.refused += self.refused.load(Relaxed);
         totals.panics += self.panics.load(Relaxed);
+        totals.unproxied += self.unproxied.load(Relaxed);
+        totals.rate_slipped += self.slipped.load(Relaxed);
+        totals.rate_dropped += self.rate_dropped.load(Relaxed);
+        totals.restarts += self.restarts.load(Relaxed);
         for (sum, one) in totals.rcodes.iter_mut().zip(&self.rcodes) {
             *sum += one.load(Relaxed);
         }

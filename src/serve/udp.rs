@@ -3,32 +3,51 @@
 //! A worker sleeps in `recvmmsg`, answers all that has come from one snapshot,
 //! and sends the replies with one `sendmmsg`. After start-up it allocates
 //! nothing, takes no lock and makes no further system call.
+//!
+//! It goes on whatever happens: a panic while answering costs one query, any
+//! other panic a batch.
 
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use rustix::net::{Shutdown, shutdown, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::mpsc;
 
-use super::Respond;
 use super::chance::Chance;
 use super::counters::Counters;
+use super::proxy::{self, Read, Source};
+use super::rate::{Limiter, Verdict};
+use super::{Respond, drop_payload};
 use crate::authority::Snapshot;
-use crate::clock;
+use crate::clock::{self, Clock};
 use crate::os::{self, Batch, DEPTH};
 use crate::publish::Reader;
-use crate::wire::{Client, Service, Transport};
+use crate::wire::{self, Class, Client, Replied, Service, Transport};
 
 /// How long an idle worker may keep an old snapshot alive.
 const LET_GO: Duration = Duration::from_secs(2);
 /// Batches answered after the stop at most: more than a socket's buffer holds.
 const LAST_BATCHES: usize = 256;
+
+/// What all workers of a server have in common.
+#[derive(Clone)]
+pub(super) struct Task {
+    pub reader: Reader<Snapshot>,
+    pub services: Reader<Service>,
+    pub respond: Respond,
+    pub limiter: Option<Arc<Limiter>>,
+    /// Whose datagrams begin with a header of the PROXY protocol.
+    pub proxies: Arc<[IpNet]>,
+    /// The limiter's time.
+    pub clock: Clock,
+}
 
 /// A running worker, as seen from outside.
 #[derive(Debug)]
@@ -80,18 +99,16 @@ impl Worker {
     pub fn start(
         number: usize,
         socket: UdpSocket,
-        (reader, services): (Reader<Snapshot>, Reader<Service>),
-        respond: Respond,
+        task: Task,
         ended: mpsc::Sender<()>,
     ) -> io::Result<Worker> {
         let addressed = socket.local_addr()?.ip().is_unspecified();
         let shared =
             Arc::new(Shared { socket, stopping: AtomicBool::new(false), counters: Counters::default() });
         let inside = Arc::clone(&shared);
-        let mut desk =
-            Desk { batch: Batch::new(addressed), chance: Chance::new(), respond, reader, services };
+        let mut desk = Desk { batch: Batch::new(addressed), chance: Chance::new(), task };
         thread::Builder::new().name(format!("udp-{number}")).spawn(move || {
-            desk.work(&inside);
+            outlive(number, &inside.counters, || desk.work(&inside));
             drop(inside);
             drop(ended);
         })?;
@@ -118,15 +135,15 @@ impl Worker {
 struct Desk {
     batch: Batch,
     chance: Chance,
-    reader: Reader<Snapshot>,
-    services: Reader<Service>,
-    respond: Respond,
+    task: Task,
 }
 
 impl Desk {
     fn work(&mut self, shared: &Shared) {
         while !shared.stopping.load(Ordering::Acquire) {
-            match self.batch.receive(&shared.socket, true) {
+            let received = self.batch.receive(&shared.socket, true);
+            shared.counters.turn();
+            match received {
                 Ok(count) => self.answer(count, shared),
                 Err(error) => self.bear(error),
             }
@@ -144,33 +161,54 @@ impl Desk {
         shared.counters.queries(count);
         let mut next = 0;
         while next < count {
-            let poison = catch_unwind(AssertUnwindSafe(|| {
-                let (snapshot, service) = (self.reader.latest(), self.services.latest());
-                let now = clock::unix_seconds();
-                while next < count {
-                    let i = next;
-                    next += 1;
-                    let Some((address, query, room)) = self.batch.message(i) else { continue };
-                    let (transport, entropy) = (Transport::Udp, self.chance.next());
-                    let client = Client { transport, address: address.ip(), entropy, now };
-                    let length = (self.respond)(snapshot, service, query, client, room).length;
-                    if length > 0 {
-                        shared.counters.reply(&room[..length]);
-                        self.batch.reply(i, length);
-                    }
-                }
-            }));
-            if poison.is_err() {
+            let answering = AssertUnwindSafe(|| self.answer_from(&mut next, count, shared));
+            if let Err(payload) = catch_unwind(answering) {
                 shared.counters.panic();
+                drop_payload(payload);
                 self.apologize(next - 1, shared);
             }
         }
         shared.counters.refused(self.batch.send(&shared.socket));
     }
 
+    /// Answers from number `next` on, which is where a panic finds it.
+    fn answer_from(&mut self, next: &mut usize, count: usize, shared: &Shared) {
+        let Task { reader, services, respond, limiter, proxies, clock } = &mut self.task;
+        let (snapshot, service) = (reader.latest(), services.latest());
+        let now = clock::unix_seconds();
+        let limiter = limiter.as_deref().map(|limiter| (limiter, clock.milliseconds()));
+        while *next < count {
+            let i = *next;
+            *next += 1;
+            let Some((from, datagram, room)) = self.batch.message(i) else { continue };
+            let Some((address, query)) = client_of(proxies, from.ip(), datagram) else {
+                shared.counters.unproxied();
+                continue;
+            };
+            let (transport, entropy) = (Transport::Udp, self.chance.next());
+            let client = Client { transport, address, entropy, now };
+            let replied = respond(snapshot, service, query, client, room);
+            let length = match limiter {
+                Some((limiter, at)) if replied.length > 0 && !replied.vouched => {
+                    match judge(limiter, at, client, replied, &shared.counters) {
+                        Verdict::Send => replied.length,
+                        Verdict::Slip => wire::slip(service, query, client, room),
+                        Verdict::Drop => continue,
+                    }
+                }
+                _ => replied.length,
+            };
+            if length > 0 {
+                shared.counters.reply(&room[..length]);
+                self.batch.reply(i, length);
+            }
+        }
+    }
+
     /// SERVFAIL for a query whose answering panicked.
     fn apologize(&mut self, i: usize, shared: &Shared) {
-        let Some((_, query, room)) = self.batch.message(i) else { return };
+        let Some((from, datagram, room)) = self.batch.message(i) else { return };
+        let Some((_, query)) = client_of(&self.task.proxies, from.ip(), datagram) else { return };
         let length = super::server_failure(query, room);
         if length > 0 {
             shared.counters.reply(&room[..length]);
@@ -183,8 +221,8 @@ impl Desk {
         use io::ErrorKind::{ConnectionRefused, Interrupted, TimedOut, WouldBlock};
         match error.kind() {
             WouldBlock | TimedOut => {
-                self.reader.latest();
-                self.services.latest();
+                self.task.reader.latest();
+                self.task.services.latest();
             }
             // An ICMP answer to an earlier reply; a signal.
             ConnectionRefused | Interrupted => {}
@@ -194,4 +232,106 @@ impl Desk {
     }
 }
 
+/// The client and its query; none where a proxy's datagram has no header that
+/// can be read. From anybody else a header is no header.
+fn client_of<'a>(proxies: &[IpNet], from: IpAddr, datagram: &'a [u8]) -> Option<(IpAddr, &'a [u8])> {
+    if !proxies.iter().any(|network| network.contains(&from)) {
+        return Some((from, datagram));
+    }
+    let Ok(Read::Header { length, source }) = proxy::read(datagram) else { return None };
+    let address = match source {
+        Source::Client(client) => client.ip(),
+        Source::Proxy => from,
+    };
+    Some((address, &datagram[length..]))
+}
+
+/// What becomes of a reply that may be one too many; counts it.
+fn judge(limiter: &Limiter, at: u64, client: Client, replied: Replied, counters: &Counters) -> Verdict {
+    let Replied { class, subject, .. } = replied;
+    let verdict = limiter.decide(at, client.address, class, subject, client.entropy);
+    match verdict {
+        Verdict::Send => return verdict,
+        Verdict::Slip => counters.slipped(),
+        Verdict::Drop => counters.rate_dropped(),
+    }
+    match (verdict, class) {
+        _ if limiter.log_only => Verdict::Send,
+        // an error is as short as what would stand for it
+        (Verdict::Slip, Class::Error) => Verdict::Send,
+        _ => verdict,
+    }
+}
+
+/// Works until the work ends by itself. A panic is told of, and it starts anew
+/// after a rest, lest it spins.
+fn outlive(number: usize, counters: &Counters, mut work: impl FnMut()) {
+    while let Err(payload) = catch_unwind(AssertUnwindSafe(&mut work)) {
+        drop_payload(payload);
+        counters.restart();
+        tracing::error!("UDP worker {number} has panicked by a defect of this program; it starts anew");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
 const _: () = assert!(DEPTH * LAST_BATCHES > 8192);
+
+#[cfg(test)]
+mod tests {
+    use std::any::Any;
+
+    use super::*;
+    use crate::serve::Totals;
+
+    /// Panics when it is dropped, also with another one.
+    struct Bomb(u8);
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            if self.0 > 0 {
+                std::panic::panic_any(Bomb(self.0 - 1));
+            }
+        }
+    }
+
+    #[test]
+    fn a_worker_outlives_whatever_panics() {
+        let counters = Counters::default();
+        let mut causes = vec![Box::new(Bomb(2)) as Box<dyn Any + Send>, Box::new("words"), Box::new(Bomb(0))];
+        outlive(0, &counters, || {
+            if let Some(cause) = causes.pop() {
+                std::panic::resume_unwind(cause);
+            }
+        });
+        let mut totals = Totals::default();
+        counters.add_to(&mut totals, Transport::Udp);
+        assert_eq!(totals.restarts, 3);
+    }
+
+    #[test]
+    fn only_a_proxys_header_is_looked_at() {
+        let proxies: Vec<IpNet> =
+            ["192.0.2.8/32", "2001:db8::/64"].map(|net| net.parse().expect("one")).into();
+        let head = b"\r\n\r\n\0\r\nQUIT\n";
+        let client =
+            [&head[..], &[0x21, 0x12, 0, 12, 203, 0, 113, 5, 0, 0, 0, 0, 0, 1, 0, 2], b"query"].concat();
+        let own = [&head[..], &[0x20, 0, 0, 0], b"query"].concat();
+        let query = &b"query"[..];
+        for (from, datagram, expected) in [
+            ("192.0.2.8", &client[..], Some(("203.0.113.5", query))),
+            ("192.0.2.8", &own, Some(("192.0.2.8", query))),
+            ("192.0.2.8", query, None),
+            ("192.0.2.8", &client[..20], None),
+            ("192.0.2.8", &client[..28], Some(("203.0.113.5", &[]))),
+            ("2001:db8::8", query, None),
+            ("192.0.2.9", query, Some(("192.0.2.9", query))),
+            ("192.0.2.9", &client, Some(("192.0.2.9", &client[..]))),
+        ] {
+            let expected = expected.map(|(address, query)| (address.parse().expect("one"), query));
+            let from = from.parse().expect("one");
+            assert_eq!(client_of(&proxies, from, datagram), expected, "{from}: {datagram:?}");
+        }
+        let from = "192.0.2.8".parse().expect("one");
+        assert_eq!(client_of(&[], from, &client), Some((from, &client[..])), "without the setting");
+    }
+}

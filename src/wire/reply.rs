@@ -78,6 +78,11 @@ impl<'a> Reply<'a> {
         self.out[2] |= 0x04;
     }
 
+    /// Says that the rest is to be had over TCP.
+    pub fn set_truncated(&mut self) {
+        self.out[2] |= 0x02;
+    }
+
     pub fn set_extended_error(&mut self, code: u16) {
         self.extended_error = Some(code);
     }

@@ -129,6 +129,52 @@ fn the_usual_three_files_are_one_configuration() {
 }
 
 #[test]
+fn the_keys_of_transports_reach_the_settings() {
+    let loaded = read(
+        "server:
+  listen: 127.0.0.1:53
+  listen_tls: [127.0.0.1:853, '[::1]:853']
+  listen_https: 127.0.0.1:443
+  listen_quic: 127.0.0.1:853
+  listen_http3: 127.0.0.1:443
+  https_path: /dns
+  certificate: tests/config/accepted/client.pem
+  private_key: tests/config/accepted/client.key
+  tcp_connections: 500
+  tcp_connections_per_client: 20
+  tcp_idle_timeout: 30s
+  tcp_message_timeout: 2s
+  tcp_write_timeout: 3s
+  tls_handshake_timeout: 500ms
+zone: example.com
+records: { '': { type: NS, value: ns1.example.net. } }
+",
+    );
+    let loaded = loaded.unwrap_or_else(|report| panic!("{report}"));
+    assert_eq!(loaded.lints, []);
+    let settings = loaded.settings;
+    let show = |list: &[std::net::SocketAddr]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(show(&settings.listen), ["127.0.0.1:53"]);
+    assert_eq!(show(&settings.listen_tls), ["127.0.0.1:853", "[::1]:853"]);
+    assert_eq!(show(&settings.listen_https), ["127.0.0.1:443"]);
+    assert_eq!(show(&settings.listen_quic), ["127.0.0.1:853"]);
+    assert_eq!(show(&settings.listen_http3), ["127.0.0.1:443"]);
+    assert_eq!(settings.https_path, "/dns");
+    let identity = settings.identity.expect("both files are named");
+    assert!(identity.certificates.starts_with(b"-----BEGIN CERTIFICATE-----"));
+    assert!(!format!("{identity:?}").contains("PRIVATE"), "a key is nothing to show");
+    let expected = config::Connections {
+        most: 500,
+        per_client: 20,
+        idle: Duration::from_secs(30),
+        message: Duration::from_secs(2),
+        write: Duration::from_secs(3),
+        handshake: Duration::from_millis(500),
+    };
+    assert_eq!(settings.connections, expected);
+}
+
+#[test]
 fn programs_are_found_beside_the_file_that_names_them() {
     let folder = Folder::with(
         "a.yaml",

@@ -134,6 +134,7 @@ fn the_reference_has_every_key() {
         ("Zone", "## zones"),
         ("Server", "## server"),
         ("Site", "### Site"),
+        ("RateLimit", "### Rate limit"),
         ("Vantage", "## vantages"),
         ("Maintenance", "## maintenance"),
         ("MonitorGroup", "## monitor_groups"),

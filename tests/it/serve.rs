@@ -3,6 +3,7 @@
 //! Clients here are plain blocking sockets; a reply is known by its id and QR.
 
 mod agree;
+mod datagrams;
 mod encrypted;
 mod https;
 mod limits;

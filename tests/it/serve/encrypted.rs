@@ -241,8 +241,8 @@ fn what_is_no_tls_costs_a_seat_for_a_bounded_time() {
         [("HTTP", &mut http), ("DNS", &mut plain), ("silence", &mut silent), ("half a hello", &mut half)]
     {
         let mut rest = Vec::new();
-        let ended = stream.read_to_end(&mut rest).is_ok() || rest.is_empty();
-        assert!(ended && rest.len() < 16, "{name} gets an alert at most: {rest:?}");
+        let _ = stream.read_to_end(&mut rest); // until it is closed, in whatever way
+        assert!(rest.len() < 16, "{name} gets an alert at most: {rest:?}");
     }
     until("all are gone", || door.open() == 0);
     assert_eq!((door.world.counters().handshakes_failed, door.world.counters().queries), (4, 0));

@@ -126,33 +126,39 @@ fn get_and_post_are_answered_over_both_versions() {
 #[test]
 fn what_is_no_query_gets_its_status() {
     let door = door(few(), wire::respond);
-    over_both(&door, |mut browser, version| async move {
-        let dns = "application/dns-message";
-        let long = "A".repeat(9000);
-        let encoded = BASE64URL_NOPAD.encode(&query(1));
-        for (method, target, content_type, body, status) in [
-            (Method::GET, "/", "", vec![], 404),
-            (Method::GET, "/dns-query", "", vec![], 400),
-            (Method::GET, "/dns-query?dns=AAABAAABAAAAAAAAA3d3dw==", "", vec![], 400),
-            (Method::GET, &*format!("/dns-query?dns={long}"), "", vec![], 414),
-            (Method::PUT, "/dns-query", dns, query(1), 405),
-            (Method::POST, "/dns-query", "text/plain", query(1), 415),
-            (Method::POST, "/dns-query", "", query(1), 415),
-            (Method::POST, "/dns-query", dns, vec![1, 2, 3], 400),
-            (Method::POST, "/dns-query", dns, vec![0; 65536], 413),
-            (Method::POST, "/other", dns, query(1), 404),
-            (Method::GET, &*format!("/dns-query?dns={encoded}"), "", vec![], 200),
-        ] {
-            let what = format!("{version}: {method} {}", target.chars().take(60).collect::<String>());
-            let page = browser.fetch(request(method, target, content_type, body)).await;
-            // over HTTP/1.1 the connection may close when a body is not read
-            let page = match page {
-                Err(_) if status == 413 => return,
-                other => other.unwrap_or_else(|error| panic!("{what}: {error}")),
-            };
-            assert_eq!(page.status.as_u16(), status, "{what}");
-            if status == 405 {
-                assert_eq!(page.header("allow"), "GET, HEAD, POST");
+    let dns = "application/dns-message";
+    let target = |text: String| format!("/dns-query?dns={text}");
+    let (long, good) = (target("A".repeat(9000)), target(BASE64URL_NOPAD.encode(&query(1))));
+    let padded = target("AAABAAABAAAAAAAAA3d3dw==".into());
+    let cases: [(Method, &str, &str, Vec<u8>, u16); 11] = [
+        (Method::GET, "/", "", vec![], 404),
+        (Method::GET, "/dns-query", "", vec![], 400),
+        (Method::GET, &padded, "", vec![], 400),
+        (Method::GET, &long, "", vec![], 414),
+        (Method::PUT, "/dns-query", dns, query(1), 405),
+        (Method::POST, "/dns-query", "text/plain", query(1), 415),
+        (Method::POST, "/dns-query", "", query(1), 415),
+        (Method::POST, "/dns-query", dns, vec![1, 2, 3], 400),
+        (Method::POST, "/dns-query", dns, vec![0; 65536], 413),
+        (Method::POST, "/other", dns, query(1), 404),
+        (Method::GET, &good, "", vec![], 200),
+    ];
+    door.world.runtime.block_on(async {
+        for version in VERSIONS {
+            for (method, target, content_type, body, status) in cases.clone() {
+                let what = format!("{version}: {method} {}", target.chars().take(60).collect::<String>());
+                // of its own: with a body that nobody reads it may end
+                let mut browser = Browser::new(&door, version).await;
+                let page = browser.fetch(request(method, target, content_type, body)).await;
+                match page {
+                    Ok(page) => {
+                        assert_eq!(page.status.as_u16(), status, "{what}");
+                        let allowed = if status == 405 { "GET, HEAD, POST" } else { "" };
+                        assert_eq!(page.header("allow"), allowed, "{what}");
+                    }
+                    // the response may be lost behind what was still being sent
+                    Err(error) => assert_eq!(status, 413, "{what}: {error}"),
+                }
             }
         }
     });

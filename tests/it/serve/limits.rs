@@ -1,7 +1,7 @@
 //! Cases A22 and A24: split and pipelined messages, and hoarders, over TCP and
 //! within TLS alike.
 
-use super::encrypted::{Door, Talk, doors, tcp_from};
+use super::encrypted::{Door, Talk, doors};
 use super::*;
 
 const AT_ONCE: Duration = Duration::from_secs(1);
@@ -151,21 +151,4 @@ fn at_the_cap_the_network_that_has_most_pays() {
         assert_eq!(read(&mut many[0]), None, "{:?}", door.kind);
         ask_over(&mut single, 2); // though it has been idle for longer
     }
-}
-
-#[test]
-fn what_never_asked_goes_before_what_was_answered() {
-    let limits = Limits { tcp_connections: 3, ..few() };
-    let world = World::with(limits);
-    let mut idle = tcp_from(1, world.address());
-    ask_over(&mut idle, 1);
-    let mut mute = tcp_from(2, world.address());
-    until("the silent one is taken", || world.counters().open == 2);
-    thread::sleep(Duration::from_millis(1050)); // from then on neither is at work
-    let mut third = tcp_from(3, world.address());
-    ask_over(&mut third, 1);
-    let mut newcomer = tcp_from(4, world.address());
-    ask_over(&mut newcomer, 1);
-    assert_eq!(read(&mut mute), None);
-    ask_over(&mut idle, 2);
 }
