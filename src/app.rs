@@ -17,8 +17,10 @@ mod lookups;
 mod operator;
 pub mod rehearse;
 mod reload;
+mod systemd;
 mod threads;
 pub mod timing;
+mod user;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -50,13 +52,14 @@ use crate::moment::Moment;
 use crate::os;
 use crate::probe::Prober;
 use crate::publish::Publisher;
-use crate::serve::{self, Certificates, Kind, ListenError};
+use crate::serve::{self, Certificates, Kind, ListenError, Passed, Pulse};
 use crate::state::{self, Directory, Journal, OpenError};
 use crate::telemetry::{self, Queries, Trouble};
 use crate::wire::Service;
 
 use operator::{Desk, Upkeep};
 use threads::{Places, Threads};
+pub use user::UserError;
 
 pub use limits::raise_open_files;
 pub use operator::tasks_of;
@@ -84,6 +87,7 @@ pub enum StartError {
     Threads(std::io::Error),
     Certificate(String),
     Signals(std::io::Error),
+    User(UserError),
     /// It ended by itself, which is a defect.
     EngineEnded,
 }
@@ -93,6 +97,7 @@ impl fmt::Display for StartError {
         match self {
             StartError::Listen(error) => write!(f, "{error}"),
             StartError::State(error) => write!(f, "{error}"),
+            StartError::User(error) => write!(f, "{error}"),
             StartError::Threads(error) => write!(f, "no threads for probes: {error}"),
             StartError::Certificate(why) => write!(f, "the server's certificate: {why}"),
             StartError::Signals(error) => write!(f, "signals can't be waited for: {error}"),
@@ -104,6 +109,12 @@ impl fmt::Display for StartError {
 }
 
 impl std::error::Error for StartError {}
+
+impl From<UserError> for StartError {
+    fn from(error: UserError) -> StartError {
+        StartError::User(error)
+    }
+}
 
 impl From<ListenError> for StartError {
     fn from(error: ListenError) -> StartError {
@@ -195,6 +206,15 @@ impl StateAt {
         option.or_else(|| settings.state_dir.clone()).map_or(StateAt::Usual, StateAt::Path)
     }
 
+    /// Where that is, as far as it is known before.
+    fn path(&self) -> Option<PathBuf> {
+        match self {
+            StateAt::Nowhere => None,
+            StateAt::Path(path) => Some(path.clone()),
+            StateAt::Usual => state::default_path(),
+        }
+    }
+
     fn open(self) -> Result<Option<Directory>, OpenError> {
         match self {
             StateAt::Nowhere => Ok(None),
@@ -228,7 +248,16 @@ const ALIVE_EVERY: Duration = Duration::from_secs(10);
 
 /// Starts serving `loaded` without anything that outlives it.
 pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result<Running, StartError> {
-    start_with(loaded, listen, tell, StateAt::Nowhere).await
+    start_with(loaded, listen, tell, StateAt::Nowhere, Given::default()).await
+}
+
+/// What a process was given besides its files.
+#[derive(Debug, Default)]
+pub struct Given {
+    /// Who to be once the sockets are open; none: whoever started it.
+    pub user: Option<String>,
+    /// Sockets that are open already.
+    pub sockets: Vec<Passed>,
 }
 
 /// The history of a server with this state directory. It is no reason not to
@@ -262,10 +291,21 @@ pub async fn start_with(
     listen: &[SocketAddr],
     tell: Tell,
     state: StateAt,
+    given: Given,
 ) -> Result<Running, StartError> {
     let settings = &loaded.settings;
-    let listeners = listeners(settings, listen);
-    let claim = serve::claim(&listeners)?;
+    let user = given.user.as_deref().map(user::find).transpose()?.flatten();
+    let state_path = state.path();
+    if let Some(user) = &user {
+        if let Some(path) = &state_path {
+            user::prepare_state(path, user)?;
+        }
+        user::warn_of(user, loaded);
+    }
+    let mut listeners = listeners(settings, listen);
+    listeners.retain(|listener| given.sockets.iter().all(|passed| passed.kind() != listener.kind));
+    let sockets = listeners.len() + given.sockets.len();
+    let claim = serve::claim(&listeners)?.with(given.sockets);
     let certificates = match &settings.identity {
         Some(identity) => {
             let certificates = Certificates::new(&shown(identity)).map_err(StartError::Certificate)?;
@@ -276,7 +316,7 @@ pub async fn start_with(
     let directory = state.open().map_err(StartError::State)?.map(Arc::new);
     let announcer = Announcer::new(history(loaded, directory.as_ref()));
     let mut limits = serve_limits(settings);
-    let max_probes = raise_open_files(settings.max_probes, listeners.len(), &mut limits);
+    let max_probes = raise_open_files(settings.max_probes, sockets, &mut limits);
     let clock = Clock::start();
     let mut engine = Engine::new(max_probes);
     engine.ready_by(clock.now() + settings.startup_wait);
@@ -353,10 +393,14 @@ pub async fn start_with(
         limits,
         certificates: certificates.clone(),
         https_path: settings.https_path.as_str().into(),
+        proxies: settings.proxies.clone().into(),
     };
     let server = claim.bind(setup, reader, services.reader(), &Handle::current())?;
     for serve::Listener { kind, address } in server.listeners() {
         info!(zones = loaded.model.zones.len(), "serving on {address} ({kind})");
+    }
+    if let Some(user) = &user {
+        user::change(user, state_path.as_deref())?;
     }
     Ok(Running {
         server,
@@ -427,6 +471,11 @@ impl Running {
         self.server.counters()
     }
 
+    /// Tells whether everything that answers is alive.
+    fn pulse(&self) -> Pulse {
+        self.server.pulse()
+    }
+
     /// Waits until the engine ends, which it does only by a defect.
     pub async fn failed(&mut self) {
         let _ = (&mut self.engine).await;
@@ -460,10 +509,11 @@ fn queries(totals: &serve::Totals) -> Queries {
     Queries {
         queries: totals.queries,
         replies: totals.replies(),
+        over: totals.over.to_string(),
         trouble: Trouble {
             slipped: totals.rate_slipped,
             dropped: totals.rate_dropped,
-            unproxied: totals.unproxied,
+            unproxied: totals.unproxied + totals.proxy_errors,
             overflows: totals.overflows,
             refused: totals.refused,
             evicted: totals.evicted,
@@ -509,7 +559,6 @@ fn serve_limits(settings: &Settings) -> serve::Limits {
     if let Some(workers) = settings.udp_workers {
         limits.udp_workers = workers.get();
     }
-    limits.proxies.clone_from(&settings.proxy_protocol);
     limits.rate.clone_from(&settings.rate_limit);
     limits
 }
@@ -751,6 +800,7 @@ pub async fn serve(
     listen: Vec<SocketAddr>,
     watch: Watch,
     state: StateAt,
+    user: Option<String>,
 ) -> Result<(), StartError> {
     use tokio::signal::unix::{SignalKind, signal};
     let watch = watch.and_of(&loaded.settings);
@@ -758,14 +808,17 @@ pub async fn serve(
     let mut terminate = on(SignalKind::terminate())?;
     let mut interrupt = on(SignalKind::interrupt())?;
 
+    let given = Given { user, sockets: serve::passed()? };
     let mut running = tokio::select! {
-        started = start_with(&loaded, &listen, Box::new(telemetry::tell), state) => started?,
+        started = start_with(&loaded, &listen, Box::new(telemetry::tell), state, given) => started?,
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     };
     let reloader = Reloader::new(watch, loaded).asked_by(running.take_reloads());
     let reloader = reloader.replacing(running.certificates.clone());
     let mut reloads = pin!(reloader.run(running.control()));
+    systemd::ready();
+    let watching = tokio::spawn(systemd::watch(running.control(), running.pulse()));
     let mut trouble = Trouble::default();
     let mut look_at = Instant::now() + TOTALS_EVERY;
     let outcome = loop {
@@ -777,18 +830,19 @@ pub async fn serve(
             () = sleep_until(look_at) => {}
         }
         look_at += TOTALS_EVERY;
-        let totals = running.counters();
-        let so_far = queries(&totals);
+        let so_far = queries(&running.counters());
         if trouble != so_far.trouble {
             trouble = so_far.trouble;
-            telemetry::tell_queries(&so_far, &totals.over);
+            telemetry::tell_queries(&so_far);
         }
     };
     if let Ok(signal) = outcome {
         info!("stopping on {signal}");
     }
+    watching.abort();
+    systemd::stopping();
     let totals = running.stop().await;
-    telemetry::tell_queries(&queries(&totals), &totals.over);
+    telemetry::tell_queries(&queries(&totals));
     outcome.map(drop)
 }
 

@@ -85,6 +85,8 @@ pub struct Settings {
     pub https_path: String,
     /// There if one of the encrypted lists isn't empty.
     pub identity: Option<Identity>,
+    /// Who speaks for clients by the PROXY protocol.
+    pub proxies: Vec<IpNet>,
     pub connections: Connections,
     /// None: one a core.
     pub udp_workers: Option<NonZeroUsize>,
@@ -106,8 +108,6 @@ pub struct Settings {
     pub allow_lints: BTreeSet<String>,
     /// How much of the history is kept; none: there is none.
     pub history: Option<History>,
-    /// Who may speak for others, with a header of the PROXY protocol.
-    pub proxy_protocol: Vec<IpNet>,
     /// None: replies are not limited.
     pub rate_limit: Option<RateLimit>,
     /// Who to be once the sockets are open; none: whoever started it.
@@ -124,6 +124,7 @@ impl Default for Settings {
             listen_http3: Vec::new(),
             https_path: "/dns-query".into(),
             identity: None,
+            proxies: Vec::new(),
             connections: Connections::default(),
             udp_workers: None,
             state_dir: None,
@@ -136,7 +137,6 @@ impl Default for Settings {
             resolvers: Vec::new(),
             allow_lints: BTreeSet::new(),
             history: Some(History::default()),
-            proxy_protocol: Vec::new(),
             rate_limit: None,
             user: None,
         }

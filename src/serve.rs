@@ -24,7 +24,9 @@ mod holder;
 mod https;
 mod listener;
 mod lock;
+mod passed;
 pub mod proxy;
+mod pulse;
 mod quic;
 mod rate;
 mod seats;
@@ -53,7 +55,11 @@ pub use self::holder::{Process, Protocol};
 use self::listener::Bound;
 pub use self::listener::{Kind, Listener};
 use self::lock::{Lock, Refusal};
+use self::passed::Sort;
+pub use self::passed::{Passed, passed};
+pub use self::pulse::Pulse;
 use self::rate::{Limiter, Teller};
+use self::udp::Whose;
 use crate::authority::Snapshot;
 use crate::clock::Clock;
 use crate::model::RateLimit;
@@ -81,8 +87,6 @@ pub struct Limits {
     pub tcp_message: Duration,
     /// How long a client may leave replies unread.
     pub tcp_write: Duration,
-    /// Who may speak for others, with a header of the PROXY protocol.
-    pub proxies: Vec<IpNet>,
     /// How many replies a network gets over UDP; none: as many as it asks for.
     pub rate: Option<RateLimit>,
     /// How long a handshake of TLS may take, over QUIC too.
@@ -102,7 +106,6 @@ impl Default for Limits {
             tcp_idle: Duration::from_secs(10),
             tcp_message: Duration::from_secs(5),
             tcp_write: Duration::from_secs(5),
-            proxies: Vec::new(),
             rate: None,
             tls_handshake: Duration::from_secs(5),
             quic_connections: 1000,
@@ -118,11 +121,18 @@ pub struct Setup {
     pub certificates: Option<Arc<Certificates>>,
     /// The path of queries over HTTPS.
     pub https_path: Arc<str>,
+    /// Networks whose datagrams and connections begin with a header of the PROXY protocol.
+    pub proxies: Arc<[IpNet]>,
 }
 
 impl Default for Setup {
     fn default() -> Setup {
-        Setup { limits: Limits::default(), certificates: None, https_path: "/dns-query".into() }
+        Setup {
+            limits: Limits::default(),
+            certificates: None,
+            https_path: "/dns-query".into(),
+            proxies: [].into(),
+        }
     }
 }
 
@@ -138,6 +148,7 @@ pub struct Claim {
     listeners: Vec<Listener>,
     /// Of each; none for port 0, which is locked when it has become a real one.
     locks: Vec<Vec<Lock>>,
+    passed: Vec<Passed>,
 }
 
 /// Sockets that answer.
@@ -170,6 +181,8 @@ pub enum ListenError {
     NotHere { address: SocketAddr },
     /// An encrypted transport without a certificate to show.
     NoCertificate { listener: Listener },
+    /// A socket of the service manager's that can't be used.
+    Passed { name: String, why: String },
     /// Something else, while doing what is said.
     Failed { address: SocketAddr, doing: &'static str, error: io::Error },
 }
@@ -193,7 +206,7 @@ pub fn claim<L: Into<Listener> + Copy>(listeners: &[L]) -> Result<Claim, ListenE
         look_for_other_hales(listener, &locks.iter().flatten().collect::<Vec<_>>())?;
         listener::try_out(listener)?;
     }
-    Ok(Claim { listeners, locks })
+    Ok(Claim { listeners, locks, passed: Vec::new() })
 }
 
 fn take_lock(address: SocketAddr, protocol: Protocol) -> Result<Lock, ListenError> {
@@ -232,6 +245,12 @@ impl Claim {
         &self.listeners
     }
 
+    /// Takes in sockets that are open already.
+    pub fn with(mut self, passed: Vec<Passed>) -> Claim {
+        self.passed.extend(passed);
+        self
+    }
+
     /// Opens the sockets and answers on them.
     pub fn bind(
         self,
@@ -252,7 +271,7 @@ impl Claim {
         runtime: &Handle,
         respond: Respond,
     ) -> Result<Server, ListenError> {
-        let Setup { limits, certificates, https_path } = setup.into();
+        let Setup { limits, certificates, https_path, proxies } = setup.into();
         let workers_wanted = limits.udp_workers.max(1);
         let mut listeners = Vec::new();
         let (mut locks, mut doors, mut sockets, mut quic) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -271,10 +290,11 @@ impl Claim {
                 match kind {
                     Kind::Quic | Kind::Http3 => quic.push((kind, first)),
                     Kind::Dns | Kind::Tls | Kind::Https => {
-                        sockets.push(first);
+                        sockets.push((first, Whose::Ours));
                         for _ in 1..workers_wanted {
                             let another = udp::open(address, false, limits.udp_buffer);
-                            sockets.push(another.map_err(|error| explain(address, Protocol::Udp, error))?);
+                            let another = another.map_err(|error| explain(address, Protocol::Udp, error))?;
+                            sockets.push((another, Whose::Ours));
                         }
                     }
                 }
@@ -283,7 +303,32 @@ impl Claim {
             listeners.push(listener);
             locks.extend(its);
         }
-        let (proxies, clock) = (Arc::<[IpNet]>::from(limits.proxies.clone()), Clock::start());
+        for Passed { kind, address, socket } in self.passed {
+            let listener = Listener { kind, address };
+            let failed =
+                |error| ListenError::Failed { address, doing: "answer at the passed socket of", error };
+            match (socket, kind) {
+                _ if kind.is_encrypted() && certificates.is_none() => {
+                    return Err(ListenError::NoCertificate { listener });
+                }
+                (Sort::Connections(socket), _) => doors.push((kind, socket)),
+                (Sort::Datagrams(socket), Kind::Quic | Kind::Http3) => {
+                    socket.set_nonblocking(true).map_err(failed)?;
+                    quic.push((kind, socket));
+                }
+                (Sort::Datagrams(socket), Kind::Dns | Kind::Tls | Kind::Https) => {
+                    passed::adopt(&socket, limits.udp_buffer).map_err(failed)?;
+                    for _ in 1..workers_wanted {
+                        sockets.push((socket.try_clone().map_err(failed)?, Whose::Shared));
+                    }
+                    sockets.push((socket, Whose::Passed));
+                }
+            }
+            if !listeners.contains(&listener) {
+                listeners.push(listener); // datagrams and connections are two sockets of one address
+            }
+        }
+        let clock = Clock::start();
         let limiter = limits.rate.as_ref().map(|rate| Arc::new(Limiter::new(rate)));
         let first = listeners.first().map_or_else(|| ([0; 4], 0).into(), |listener| listener.address);
         let failed = |doing| move |error| ListenError::Failed { address: first, doing, error };
@@ -344,6 +389,12 @@ impl Server {
             quic.add_to(&mut totals);
         }
         totals
+    }
+
+    /// Tells whether everything that answers is alive.
+    pub fn pulse(&self) -> Pulse {
+        let turns = self.workers.iter().map(|worker| Box::new(worker.turns()) as pulse::Turns).collect();
+        Pulse::new(turns, self.acceptor.abort_handle())
     }
 
     /// Takes nothing new, answers what has arrived, and closes, all within a second; then gives
@@ -462,6 +513,12 @@ impl fmt::Display for ListenError {
             }
             ListenError::NotHere { address } => {
                 write!(f, "{address}: this machine has no address {}", address.ip())
+            }
+            ListenError::Passed { name, why } if name.is_empty() => {
+                write!(f, "the sockets that the service manager has passed can't be used: {why}")
+            }
+            ListenError::Passed { name, why } => {
+                write!(f, "the socket `{name}` that the service manager has passed can't be used: {why}")
             }
             ListenError::Failed { address, doing, error } => {
                 write!(f, "could not {doing} {address}: {error}")

@@ -4,7 +4,6 @@
 //! error may stop reading: then lines are lost, and counted, but the engine
 //! never waits.
 
-use std::fmt::Display;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -243,10 +242,12 @@ fn is_overloaded(counters: ScheduleCounters, before: ScheduleCounters) -> bool {
 }
 
 /// What the transports have counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Queries {
     pub queries: u64,
     pub replies: u64,
+    /// How many over which transport.
+    pub over: String,
     pub trouble: Trouble,
 }
 
@@ -269,12 +270,12 @@ pub struct Trouble {
 }
 
 /// Writes what the transports have counted.
-pub fn tell_queries(so_far: &Queries, over: &dyn Display) {
-    let Queries { queries, replies, trouble } = *so_far;
-    if trouble == Trouble::default() {
+pub fn tell_queries(so_far: &Queries) {
+    let Queries { queries, replies, over, trouble } = so_far;
+    if *trouble == Trouble::default() {
         return info!(queries, replies, %over, "queries since the start");
     }
-    let Trouble { slipped, dropped, unproxied, overflows, refused, evicted, panics, restarts } = trouble;
+    let Trouble { slipped, dropped, unproxied, overflows, refused, evicted, panics, restarts } = *trouble;
     info!(
         queries,
         replies,

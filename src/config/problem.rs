@@ -156,10 +156,10 @@ kinds! {
     listed_twice: ListedTwice { value: String } => "{value} is listed twice";
     // The server.
     not_listen: NotListen { value: String } => "`{value}` is not an address with a port";
-    not_network: NotNetwork { value: String, why: String } => "`{value}` is not a network: {why}";
     listen_overlap: ListenOverlap { one: String, other: String } => "`{one}` and `{other}` would get the same queries";
     certificate_file: CertificateFile { path: String, why: String } => "`{path}` cannot be used by this server: {why}";
     other_private_key: OtherPrivateKey {} => "`private_key` is not the key of `certificate`";
+    not_network: NotNetwork { value: String } => "`{value}` is not a network";
     // Monitors.
     not_for_type: NotForType { key: String, check: String } => "`{key}` means nothing to a monitor of type {check}";
     not_method: NotMethod { value: String } => "`{value}` is not an HTTP method";

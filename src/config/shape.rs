@@ -47,6 +47,7 @@ pub struct Server {
     pub https_path: Field<Scalar>,
     pub certificate: Field<Scalar>,
     pub private_key: Field<Scalar>,
+    pub proxy_protocol: Field<OneOrMany<Scalar>>,
     pub tcp_connections: Field<Scalar>,
     pub tcp_connections_per_client: Field<Scalar>,
     pub tcp_idle_timeout: Field<Scalar>,
@@ -69,7 +70,6 @@ pub struct Server {
     pub panic_share: Field<Scalar>,
     pub panic_hold: Field<Scalar>,
     pub panic_window: Field<Scalar>,
-    pub proxy_protocol: Field<OneOrMany<Scalar>>,
     pub rate_limit: Field<RateLimit>,
     pub user: Field<Scalar>,
 }

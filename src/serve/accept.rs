@@ -4,10 +4,12 @@
 //! One task accepts and knows all connections; each has a task of its own. When
 //! there are too many, `seats` says whose is closed.
 
+use std::any::Any;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener as StdListener};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -29,7 +31,7 @@ use super::certificates::Certificates;
 use super::counters::Totals;
 use super::proxy::{self, Read, Source};
 use super::seats::{Network, Seat, Seats};
-use super::{Kind, Limits, https, stream};
+use super::{Kind, Limits, drop_payload, https, stream};
 use crate::wire::Transport;
 
 /// After a stop, how long all farewells may take.
@@ -40,7 +42,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_
 
 /// Octets the kernel may keep each way of one connection (it doubles what it is
 /// told). Left to itself it would keep megabytes for a client that doesn't read.
-const KERNEL_BUFFER: usize = 64 << 10;
+pub(super) const KERNEL_BUFFER: usize = 64 << 10;
 
 /// What all connections share.
 #[derive(Debug)]
@@ -58,8 +60,9 @@ struct Numbers {
     closed: AtomicU64,
     evicted: AtomicU64,
     accept_errors: AtomicU64,
+    restarts: AtomicU64,
     handshakes_failed: AtomicU64,
-    unproxied: AtomicU64,
+    proxy_errors: AtomicU64,
 }
 
 impl Shared {
@@ -79,8 +82,9 @@ impl Shared {
         totals.open += totals.accepted.saturating_sub(of(&self.numbers.closed));
         totals.evicted += of(&self.numbers.evicted);
         totals.accept_errors += of(&self.numbers.accept_errors);
+        totals.restarts += of(&self.numbers.restarts);
         totals.handshakes_failed += of(&self.numbers.handshakes_failed);
-        totals.unproxied += of(&self.numbers.unproxied);
+        totals.proxy_errors += of(&self.numbers.proxy_errors);
     }
 }
 
@@ -167,6 +171,17 @@ impl Acceptor {
 
     /// Accepts until `stop` changes or its sender is gone, then lets the connections finish.
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
+        let shared = Arc::clone(&self.shared);
+        while let Err(payload) = caught(self.accept_until(&mut stop)).await {
+            drop_payload(payload);
+            shared.numbers.restarts.fetch_add(1, Relaxed);
+            tracing::error!("accepting connections has panicked by a defect of this program; it starts anew");
+            sleep(PAUSES.0).await;
+        }
+        self.finish().await;
+    }
+
+    async fn accept_until(&mut self, stop: &mut watch::Receiver<bool>) {
         let mut pause = pin!(sleep(Duration::ZERO));
         let mut pausing = None;
         loop {
@@ -204,7 +219,6 @@ impl Acceptor {
                 }
             }
         }
-        self.finish().await;
     }
 
     /// Starts a connection's task, at the cost of another connection if need be.
@@ -244,6 +258,16 @@ impl Acceptor {
         let all = async { while self.tasks.join_next().await.is_some() {} };
         let _ = timeout(LAST_MOMENT, all).await; // what is left over is aborted with the set
     }
+}
+
+/// Polls a future to its end; a panic is its error.
+async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Box<dyn Any + Send>> {
+    let mut work = pin!(work);
+    poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
+        Ok(polled) => polled.map(Ok),
+        Err(payload) => Poll::Ready(Err(payload)),
+    })
+    .await
 }
 
 /// The next connection on any of the listeners. With another `turn`, another of them comes first,
@@ -366,11 +390,35 @@ async fn client_of(stream: &mut TcpStream) -> Result<Option<IpAddr>, String> {
 /// The first is logged, the others are counted: it is a setting that is wrong,
 /// or somebody who tries.
 fn wrong_header(shared: &Shared, proxy: IpAddr, why: String) {
-    if shared.numbers.unproxied.fetch_add(1, Relaxed) == 0 {
+    if shared.numbers.proxy_errors.fetch_add(1, Relaxed) == 0 {
         tracing::warn!(
             %proxy,
             "a connection of a network in `proxy_protocol` has no header to be read: {why}; \
              it is closed, and so will others be in silence"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_of_accepting_is_caught_and_it_can_go_on() {
+        let mut attempts = 0;
+        let mut work = async || {
+            attempts += 1;
+            tokio::task::yield_now().await;
+            assert!(attempts > 2, "on purpose");
+            attempts
+        };
+        let mut caught_times = 0;
+        let done = loop {
+            match caught(work()).await {
+                Ok(done) => break done,
+                Err(_) => caught_times += 1,
+            }
+        };
+        assert_eq!((done, caught_times), (3, 2));
     }
 }

@@ -59,6 +59,8 @@ pub struct Totals {
     pub retried: u64,
     /// Connections over QUIC ended because the client broke the protocol.
     pub protocol_errors: u64,
+    /// Connections of proxies without a header of the PROXY protocol.
+    pub proxy_errors: u64,
 }
 
 /// Messages received over each transport.

@@ -4,6 +4,7 @@ mod check;
 mod demo;
 mod hosts;
 mod leaks;
+mod limits;
 mod listen;
 mod load;
 mod log;
@@ -13,7 +14,9 @@ mod probes;
 mod reload;
 mod start;
 mod stop;
+mod systemd;
 mod timing;
+mod user;
 
 use std::net::SocketAddr;
 

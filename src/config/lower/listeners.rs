@@ -4,6 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use ipnet::IpNet;
+
 use super::super::place::{Place, Spot};
 use super::super::problem::ProblemKind;
 use super::super::reader::{Field, OneOrMany, Scalar, brief};
@@ -137,6 +139,37 @@ impl Lower<'_> {
             self.gather.warn(place, ProblemKind::CertificateTime { path, why }, Some(help), None);
         }
         Some(identity)
+    }
+
+    /// Networks, or addresses that stand for themselves.
+    pub(super) fn networks(&self, field: &Field<OneOrMany<Scalar>>) -> Vec<IpNet> {
+        let Field::Given(place, list) = field else { return Vec::new() };
+        if list.0.is_empty() {
+            self.empty_list(*place, "write an address or a network, or take the key away");
+        }
+        let mut seen: Vec<(IpNet, Place)> = Vec::new();
+        for item in &list.0 {
+            let Some((text, place)) = self.text(item) else { continue };
+            let single = text.parse::<IpAddr>().map(IpNet::from);
+            let Ok(network) = single.or_else(|_| text.parse::<IpNet>()) else {
+                let help = "write an address or a network, such as `192.0.2.7`, `192.0.2.0/24` or \
+                            `\"2001:db8::/32\"`";
+                let kind = ProblemKind::NotNetwork { value: brief(text) };
+                self.gather.refuse(Spot::Value(place), kind, Some(help.into()));
+                continue;
+            };
+            if network.trunc() != network {
+                let kind = ProblemKind::NotNetwork { value: brief(text) };
+                let help = format!("bits after the prefix are set: write `{}`", network.trunc());
+                self.gather.refuse(Spot::Value(place), kind, Some(help));
+                continue;
+            }
+            match seen.iter().find(|(other, _)| *other == network) {
+                Some((_, first)) => self.listed_twice(place, *first, &format!("`{network}`")),
+                None => seen.push((network, place)),
+            }
+        }
+        seen.into_iter().map(|(network, _)| network).collect()
     }
 
     /// What connections over TCP may take.

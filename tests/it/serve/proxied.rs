@@ -34,8 +34,8 @@ fn header(client: Option<IpAddr>) -> Vec<u8> {
 
 /// Takes headers from 127.0.5.0/24.
 fn door(kind: Kind, limits: Limits) -> Door {
-    let proxies = vec!["127.0.5.0/24".parse().unwrap()];
-    Door::new(kind, Limits { proxies, ..limits }, noting)
+    let proxies = ["127.0.5.0/24".parse().unwrap()].into();
+    Door::with(kind, Setup { limits, proxies, ..Setup::default() }, noting)
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn nobody_else_is_looked_at_for_a_header() {
     liar.write_all(&[header(Some([192, 0, 2, 1].into())), framed(401)].concat()).unwrap();
     assert_eq!(read(&mut liar), None, "a header is no message");
     assert!(!SEEN.lock().unwrap().iter().any(|(number, _)| *number == 401));
-    assert_eq!(door.world.counters().unproxied, 0);
+    assert_eq!(door.world.counters().proxy_errors, 0);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn a_proxy_without_a_header_is_closed_in_time() {
     let mut silent = tcp_from(5, door.world.address());
     assert_eq!(read(&mut silent), None, "nothing comes");
     until("all are gone", || door.open() == 0);
-    assert_eq!((door.world.counters().unproxied, door.world.counters().queries), (3, 0));
+    assert_eq!((door.world.counters().proxy_errors, door.world.counters().queries), (3, 0));
 }
 
 #[test]
