@@ -218,7 +218,7 @@ fn kdig_gets_answers_over_tls_https_and_quic() {
         ("UDP", plain, vec![]),
         ("TCP", plain, vec!["+tcp"]),
         ("TLS", tls, [&["+tls"][..], &verified].concat()),
-        ("QUIC", quic, [&["+quic"][..], &verified].concat()),
+        ("QUIC", quic, [&verified[..], &["+quic"]].concat()),
         ("HTTPS by POST", https, [&["+https=/dns-query"][..], &verified].concat()),
         ("HTTPS by GET", https, [&["+https=/dns-query", "+https-get"][..], &verified].concat()),
     ];
