@@ -571,6 +571,7 @@ fn serve_limits(settings: &Settings) -> serve::Limits {
         tcp_message: message,
         tcp_write: write,
         tls_handshake: handshake,
+        quic_connections: most as usize,
         ..serve::Limits::default()
     };
     if let Some(workers) = settings.udp_workers {

@@ -1,4 +1,4 @@
-//! Moves octets between sockets and `wire::respond`, over UDP, TCP and TLS.
+//! Moves octets between sockets and `wire::respond`, over UDP, TCP, TLS and QUIC.
 //!
 //! [`claim`] makes sure early that each address can be had, and says who is in
 //! the way if not; [`Claim::bind`] opens the sockets once there is something to
@@ -9,6 +9,7 @@
 //! TCP    one task accepts, one for each connection  accept
 //!        messages as they are, or within TLS        stream  what is there, one write
 //!        within HTTPS                               https   a request each, by the rules of doh
+//! QUIC   one task for each address and connection   quic    a stream for each message
 //! ```
 //!
 //! Knows nothing of DNS beyond the header's length, id and RCODE.
@@ -26,6 +27,7 @@ mod lock;
 mod passed;
 pub mod proxy;
 mod pulse;
+mod quic;
 mod rate;
 mod seats;
 mod stream;
@@ -34,7 +36,7 @@ mod udp;
 use std::any::Any;
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -87,8 +89,11 @@ pub struct Limits {
     pub tcp_write: Duration,
     /// How many replies a network gets over UDP; none: as many as it asks for.
     pub rate: Option<RateLimit>,
-    /// How long a handshake of TLS may take.
+    /// How long a handshake of TLS may take, over QUIC too.
     pub tls_handshake: Duration,
+    /// Connections over QUIC, which need no open files; each network's part of
+    /// them, and all else, is as over TCP.
+    pub quic_connections: usize,
 }
 
 impl Default for Limits {
@@ -103,6 +108,7 @@ impl Default for Limits {
             tcp_write: Duration::from_secs(5),
             rate: None,
             tls_handshake: Duration::from_secs(5),
+            quic_connections: 1000,
         }
     }
 }
@@ -155,8 +161,8 @@ pub struct Server {
     stream: Arc<accept::Shared>,
     stop: watch::Sender<bool>,
     acceptor: JoinHandle<()>,
-    /// Bound for QUIC; each becomes an endpoint.
-    _quic: Vec<(Kind, UdpSocket)>,
+    /// None where no address is for QUIC.
+    quic: Option<quic::Quic>,
     _locks: Vec<Lock>,
 }
 
@@ -330,6 +336,14 @@ impl Claim {
         let answering = Answering::new(reader.glance(), services.glance(), respond);
         let stream = Arc::new(accept::Shared::new(limits, answering));
         let (stop, stopped) = watch::channel(false);
+        let quic = match &certificates {
+            Some(certificates) if !quic.is_empty() => {
+                let shared = quic::Shared::new(Arc::clone(&stream), Arc::clone(&https_path));
+                let started = quic::Quic::start(quic, certificates, shared, stopped.clone(), runtime);
+                Some(started.map_err(failed("serve QUIC on"))?)
+            }
+            Some(_) | None => None,
+        };
         let tls = certificates.as_deref().map(|certificates| accept::Tls::new(certificates, https_path));
         let acceptor = {
             let _inside = runtime.enter();
@@ -343,7 +357,7 @@ impl Claim {
         let (ended, workers_ended) = mpsc::channel(1);
         let workers = Vec::new();
         let mut server =
-            Server { listeners, workers, workers_ended, stream, stop, acceptor, _quic: quic, _locks: locks };
+            Server { listeners, workers, workers_ended, stream, stop, acceptor, quic, _locks: locks };
         for (number, socket) in sockets.into_iter().enumerate() {
             let worker = udp::Worker::start(number, socket, task.clone(), ended.clone());
             server.workers.push(worker.map_err(failed("start a thread for"))?);
@@ -371,6 +385,9 @@ impl Server {
             totals.overflows += worker.overflows();
         }
         self.stream.add_to(&mut totals);
+        if let Some(quic) = &self.quic {
+            quic.add_to(&mut totals);
+        }
         totals
     }
 
@@ -386,7 +403,12 @@ impl Server {
         self.stop_all();
         let workers = timeout(Duration::from_secs(1), self.workers_ended.recv());
         let acceptor = timeout(Duration::from_secs(1), &mut self.acceptor);
-        let _ = tokio::join!(workers, acceptor);
+        let quic = timeout(Duration::from_secs(1), async {
+            if let Some(quic) = &mut self.quic {
+                quic.ended().await;
+            }
+        });
+        let _ = tokio::join!(workers, acceptor, quic);
         self.counters()
     }
 

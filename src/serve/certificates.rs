@@ -68,7 +68,6 @@ impl Certificates {
     }
 
     /// The same for QUIC, which has TLS 1.3 within (RFC 9001).
-    #[expect(dead_code, reason = "for the endpoints of QUIC")]
     pub(super) fn for_quic(&self, alpn: &[&str]) -> Arc<ServerConfig> {
         self.config(&[&rustls::version::TLS13], alpn)
     }

@@ -53,8 +53,12 @@ pub struct Totals {
     pub evicted: u64,
     /// Times no connection could be accepted.
     pub accept_errors: u64,
-    /// Handshakes of TLS that came to nothing.
+    /// Handshakes of TLS and QUIC that came to nothing.
     pub handshakes_failed: u64,
+    /// Times a client over QUIC was asked to show that it is where it says.
+    pub retried: u64,
+    /// Connections over QUIC ended because the client broke the protocol.
+    pub protocol_errors: u64,
     /// Connections of proxies without a header of the PROXY protocol.
     pub proxy_errors: u64,
 }

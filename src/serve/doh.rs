@@ -20,6 +20,9 @@ const MESSAGE: &str = "application/dns-message";
 /// A message shorter than a header is no message.
 const HEADER: usize = 12;
 
+/// The longest query string; a message of more than 6000 octets is better posted.
+const URI: usize = 8 << 10;
+
 /// What a request asks.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Asked {
@@ -36,8 +39,12 @@ pub(super) fn read(request: &Parts, path: &str) -> Asked {
     if request.uri.path() != path {
         return Asked::Refused(StatusCode::NOT_FOUND);
     }
+    let variables = request.uri.query().unwrap_or_default();
+    if variables.len() > URI {
+        return Asked::Refused(StatusCode::URI_TOO_LONG);
+    }
     match request.method {
-        Method::GET | Method::HEAD => match from_query(request.uri.query().unwrap_or_default()) {
+        Method::GET | Method::HEAD => match from_query(variables) {
             Some(message) => Asked::Message(message),
             None => Asked::Refused(StatusCode::BAD_REQUEST),
         },
@@ -130,7 +137,7 @@ mod tests {
         let uri = |variables: &str| format!("https://ns.example/dns-query?{variables}");
         let good = uri(&format!("dns={ENCODED}"));
         type Headers<'a> = &'a [(&'a str, &'a str)];
-        let cases: [(&str, &str, Headers, Asked, &str); 22] = [
+        let cases: [(&str, &str, Headers, Asked, &str); 23] = [
             ("GET", &good, &[], message(), "GET"),
             ("GET", &format!("/dns-query?dns={ENCODED}"), &[], message(), "a path alone"),
             ("HEAD", &good, &[], message(), "HEAD"),
@@ -143,6 +150,7 @@ mod tests {
             ("GET", &uri("dns=AAABAAABAAAAAAAAAWEHZXhhbXBsZQAAAQA+"), &[], refused(400), "base64"),
             ("GET", &uri("dns=AAABAAABAAAAAAAAAA=="), &[], refused(400), "padding"),
             ("GET", &format!("{good}&dns={ENCODED}"), &[], refused(400), "two messages"),
+            ("GET", &uri(&"a".repeat(8193)), &[], refused(414), "too long"),
             ("GET", "/", &[], refused(404), "another path"),
             ("POST", "/dns-query/", &[dns], refused(404), "a longer path"),
             ("POST", "/dns-query", &[dns], Asked::Body, "POST"),

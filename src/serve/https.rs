@@ -35,8 +35,6 @@ use crate::clock;
 
 /// Octets of a request's head. The URI of a long query takes part of it.
 const HEAD: usize = 16 << 10;
-/// The longest URI; a query of more than 6000 octets is better posted.
-const URI: usize = 8 << 10;
 /// Requests at once (RFC 9113 §5.1.2 wants no fewer).
 const STREAMS: u32 = 100;
 /// Octets of bodies that may be under way on a connection.
@@ -151,10 +149,7 @@ enum Made {
 impl Session {
     async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let (head, body) = request.into_parts();
-        let asked = match head.uri.query().is_some_and(|query| query.len() > URI) {
-            true => Asked::Refused(StatusCode::URI_TOO_LONG),
-            false => doh::read(&head, &self.path),
-        };
+        let asked = doh::read(&head, &self.path);
         let headless = head.method == Method::HEAD;
         let message = match asked {
             Asked::Message(message) => Ok((message, None)),

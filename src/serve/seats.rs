@@ -150,6 +150,11 @@ impl<I: Copy + Eq + Hash> Seats<I> {
         true
     }
 
+    /// Seats that are taken.
+    pub fn taken(&self) -> usize {
+        self.taken.len()
+    }
+
     /// Rings for everybody.
     pub fn last_orders(&self) {
         self.taken.values().for_each(|taken| taken.seat.last_orders.notify_one());
@@ -166,7 +171,8 @@ impl<I: Copy + Eq + Hash> Seats<I> {
         (at_work, answered && !at_work, of_few, answered, progress)
     }
 
-    fn held_by(&self, network: Network) -> usize {
+    /// Seats of one network that are taken.
+    pub fn held_by(&self, network: Network) -> usize {
         self.held.get(&network).copied().unwrap_or(0)
     }
 

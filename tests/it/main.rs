@@ -15,6 +15,7 @@ mod probe;
 mod rdata;
 mod renaming;
 mod resolvers;
+mod quic;
 mod running;
 mod scenarios;
 mod serve;

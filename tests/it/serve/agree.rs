@@ -9,10 +9,11 @@ use data_encoding::BASE64URL_NOPAD;
 use haledns::app::{self, Running};
 use haledns::config;
 use hickory_proto::op::{Message, ResponseCode};
-use rustls::ClientConfig;
+use rustls::{ClientConfig, RootCertStore};
 
 use super::encrypted::{self, tcp_from, tls_over};
 use super::*;
+use crate::quic::{over_http3, over_quic};
 use crate::support::ask::Question;
 use crate::support::certificates::Authority;
 use crate::support::folder::Folder;
@@ -42,6 +43,7 @@ struct Everything {
     running: Option<Running>,
     addresses: Vec<SocketAddr>,
     client: Arc<ClientConfig>,
+    roots: RootCertStore,
     folder: Folder,
     runtime: Runtime,
 }
@@ -55,7 +57,8 @@ impl Everything {
         folder.write("own.key", &own.key_pem);
         let texts: Vec<String> = (0..12).map(|number| format!("text-{number}-{}", "x".repeat(200))).collect();
         let zone = ZONE.replace("LONG", &texts.join(", "));
-        let server = "server:\n  listen_tls: 127.0.0.1:0\n  listen_https: 127.0.0.1:0\n  certificate: own.pem\n  \
+        let server = "server:\n  listen_tls: 127.0.0.1:0\n  listen_https: 127.0.0.1:0\n  \
+                      listen_quic: 127.0.0.1:0\n  listen_http3: 127.0.0.1:0\n  certificate: own.pem\n  \
                       private_key: own.key\n";
         folder.write("a.yaml", &format!("{server}{zone}"));
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -64,18 +67,22 @@ impl Everything {
         let addresses = running.addresses();
         let client = Arc::new(encrypted::client(authority.store(), &[]));
         folder.write("roots.pem", &String::from_utf8(authority.roots().unwrap().to_vec()).unwrap());
-        Everything { running: Some(running), addresses, client, folder, runtime }
+        let roots = authority.store();
+        Everything { running: Some(running), addresses, client, roots, folder, runtime }
     }
 
     /// All of them; a new one is a line here.
     fn transports(&self) -> Vec<Transport<'_>> {
-        let [plain, tls, https] = self.addresses[..] else { panic!("three listeners") };
+        let [plain, tls, https, quic, http3] = self.addresses[..] else { panic!("five listeners") };
+        let roots = || self.roots.clone();
         vec![
             ("UDP", Box::new(move |query| over_udp(plain, query))),
             ("TCP", Box::new(move |query| over_stream(&mut tcp(plain), query))),
             ("TLS", Box::new(move |query| over_stream(&mut tls_over(tcp(tls), &self.client), query))),
             ("HTTPS, GET", Box::new(move |query| self.over_https(https, &get(query)))),
             ("HTTPS, POST", Box::new(move |query| self.over_https(https, &post(query)))),
+            ("QUIC", Box::new(move |query| self.runtime.block_on(over_quic(roots(), quic, query)))),
+            ("HTTP/3", Box::new(move |query| self.runtime.block_on(over_http3(roots(), http3, query)))),
         ]
     }
 
@@ -199,18 +206,19 @@ fn what_is_truncated_in_a_datagram_is_whole_elsewhere() {
 }
 
 #[test]
-fn kdig_gets_answers_over_tls_and_https() {
+fn kdig_gets_answers_over_tls_https_and_quic() {
     if !need("kdig") {
         return;
     }
     let server = Everything::new();
-    let [plain, tls, https] = server.addresses[..] else { panic!("three listeners") };
+    let [plain, tls, https, quic, _] = server.addresses[..] else { panic!("five listeners") };
     let roots = format!("+tls-ca={}", server.folder.join("roots.pem").display());
     let verified = [&*roots, "+tls-hostname=localhost"];
-    let cases: [(&str, SocketAddr, Vec<&str>); 5] = [
+    let cases: [(&str, SocketAddr, Vec<&str>); 6] = [
         ("UDP", plain, vec![]),
         ("TCP", plain, vec!["+tcp"]),
         ("TLS", tls, [&["+tls"][..], &verified].concat()),
+        ("QUIC", quic, [&verified[..], &["+quic"]].concat()),
         ("HTTPS by POST", https, [&["+https=/dns-query"][..], &verified].concat()),
         ("HTTPS by GET", https, [&["+https=/dns-query", "+https-get"][..], &verified].concat()),
     ];
