@@ -17,8 +17,10 @@ mod lookups;
 mod operator;
 pub mod rehearse;
 mod reload;
+mod systemd;
 mod threads;
 pub mod timing;
+mod user;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -50,13 +52,14 @@ use crate::moment::Moment;
 use crate::os;
 use crate::probe::Prober;
 use crate::publish::Publisher;
-use crate::serve::{self, Certificates, Kind, ListenError};
+use crate::serve::{self, Certificates, Kind, ListenError, Passed, Pulse};
 use crate::state::{self, Directory, Journal, OpenError};
 use crate::telemetry::{self, Queries, Trouble};
 use crate::wire::Service;
 
 use operator::{Desk, Upkeep};
 use threads::{Places, Threads};
+pub use user::UserError;
 
 pub use limits::raise_open_files;
 pub use operator::tasks_of;
@@ -84,6 +87,7 @@ pub enum StartError {
     Threads(std::io::Error),
     Certificate(String),
     Signals(std::io::Error),
+    User(UserError),
     /// It ended by itself, which is a defect.
     EngineEnded,
 }
@@ -93,6 +97,7 @@ impl fmt::Display for StartError {
         match self {
             StartError::Listen(error) => write!(f, "{error}"),
             StartError::State(error) => write!(f, "{error}"),
+            StartError::User(error) => write!(f, "{error}"),
             StartError::Threads(error) => write!(f, "no threads for probes: {error}"),
             StartError::Certificate(why) => write!(f, "the server's certificate: {why}"),
             StartError::Signals(error) => write!(f, "signals can't be waited for: {error}"),
@@ -104,6 +109,12 @@ impl fmt::Display for StartError {
 }
 
 impl std::error::Error for StartError {}
+
+impl From<UserError> for StartError {
+    fn from(error: UserError) -> StartError {
+        StartError::User(error)
+    }
+}
 
 impl From<ListenError> for StartError {
     fn from(error: ListenError) -> StartError {
@@ -193,6 +204,15 @@ impl StateAt {
         option.or_else(|| settings.state_dir.clone()).map_or(StateAt::Usual, StateAt::Path)
     }
 
+    /// Where that is, as far as it is known before.
+    fn path(&self) -> Option<PathBuf> {
+        match self {
+            StateAt::Nowhere => None,
+            StateAt::Path(path) => Some(path.clone()),
+            StateAt::Usual => state::default_path(),
+        }
+    }
+
     fn open(self) -> Result<Option<Directory>, OpenError> {
         match self {
             StateAt::Nowhere => Ok(None),
@@ -226,7 +246,16 @@ const ALIVE_EVERY: Duration = Duration::from_secs(10);
 
 /// Starts serving `loaded` without anything that outlives it.
 pub async fn start(loaded: &Loaded, listen: &[SocketAddr], tell: Tell) -> Result<Running, StartError> {
-    start_with(loaded, listen, tell, StateAt::Nowhere).await
+    start_with(loaded, listen, tell, StateAt::Nowhere, Given::default()).await
+}
+
+/// What a process was given besides its files.
+#[derive(Debug, Default)]
+pub struct Given {
+    /// Who to be once the sockets are open; none: whoever started it.
+    pub user: Option<String>,
+    /// Sockets that are open already.
+    pub sockets: Vec<Passed>,
 }
 
 /// The history of a server with this state directory. It is no reason not to
@@ -260,10 +289,21 @@ pub async fn start_with(
     listen: &[SocketAddr],
     tell: Tell,
     state: StateAt,
+    given: Given,
 ) -> Result<Running, StartError> {
     let settings = &loaded.settings;
-    let listeners = listeners(settings, listen);
-    let claim = serve::claim(&listeners)?;
+    let user = given.user.as_deref().map(user::find).transpose()?.flatten();
+    let state_path = state.path();
+    if let Some(user) = &user {
+        if let Some(path) = &state_path {
+            user::prepare_state(path, user)?;
+        }
+        user::warn_of(user, loaded);
+    }
+    let mut listeners = listeners(settings, listen);
+    listeners.retain(|listener| given.sockets.iter().all(|passed| passed.kind() != listener.kind));
+    let sockets = listeners.len() + given.sockets.len();
+    let claim = serve::claim(&listeners)?.with(given.sockets);
     let certificates = match &settings.identity {
         Some(identity) => Some(Arc::new(certificates(identity).map_err(StartError::Certificate)?)),
         None => None,
@@ -271,7 +311,7 @@ pub async fn start_with(
     let directory = state.open().map_err(StartError::State)?.map(Arc::new);
     let announcer = Announcer::new(history(loaded, directory.as_ref()));
     let mut limits = serve_limits(settings);
-    let max_probes = raise_open_files(settings.max_probes, listeners.len(), &mut limits);
+    let max_probes = raise_open_files(settings.max_probes, sockets, &mut limits);
     let clock = Clock::start();
     let mut engine = Engine::new(max_probes);
     engine.ready_by(clock.now() + settings.startup_wait);
@@ -349,6 +389,9 @@ pub async fn start_with(
     for serve::Listener { kind, address } in server.listeners() {
         info!(zones = loaded.model.zones.len(), "serving on {address} ({kind})");
     }
+    if let Some(user) = &user {
+        user::change(user, state_path.as_deref())?;
+    }
     Ok(Running { server, services, control, engine, desk, reloads: wanted_reloads, stop, threads })
 }
 
@@ -406,6 +449,11 @@ impl Running {
     /// What the transports have counted.
     pub fn counters(&self) -> serve::Totals {
         self.server.counters()
+    }
+
+    /// Tells whether everything that answers is alive.
+    fn pulse(&self) -> Pulse {
+        self.server.pulse()
     }
 
     /// Waits until the engine ends, which it does only by a defect.
@@ -721,19 +769,23 @@ pub async fn serve(
     listen: Vec<SocketAddr>,
     watch: Watch,
     state: StateAt,
+    user: Option<String>,
 ) -> Result<(), StartError> {
     use tokio::signal::unix::{SignalKind, signal};
     let on = |kind| signal(kind).map_err(StartError::Signals);
     let mut terminate = on(SignalKind::terminate())?;
     let mut interrupt = on(SignalKind::interrupt())?;
 
+    let given = Given { user, sockets: serve::passed()? };
     let mut running = tokio::select! {
-        started = start_with(&loaded, &listen, Box::new(telemetry::tell), state) => started?,
+        started = start_with(&loaded, &listen, Box::new(telemetry::tell), state, given) => started?,
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     };
     let reloader = Reloader::new(watch, loaded).asked_by(running.take_reloads());
     let mut reloads = pin!(reloader.run(running.control()));
+    systemd::ready();
+    let watching = tokio::spawn(systemd::watch(running.control(), running.pulse()));
     let mut trouble = Trouble::default();
     let mut look_at = Instant::now() + TOTALS_EVERY;
     let outcome = loop {
@@ -754,6 +806,8 @@ pub async fn serve(
     if let Ok(signal) = outcome {
         info!("stopping on {signal}");
     }
+    watching.abort();
+    systemd::stopping();
     let totals = running.stop().await;
     telemetry::tell_queries(&queries(&totals));
     outcome.map(drop)

@@ -50,6 +50,10 @@ enum Command {
         /// `server.state_dir`.
         #[arg(long, value_name = "PATH")]
         state_dir: Option<PathBuf>,
+        /// Who to be once the sockets are open, if started as root; replaces the
+        /// configuration's `server.user`.
+        #[arg(long, value_name = "NAME")]
+        user: Option<String>,
     },
     /// Tell every problem of a configuration, with its place and what to write
     /// instead. Exits 0 if there is none, 1 if there is one.
@@ -340,7 +344,7 @@ fn weight(text: &str) -> Result<f64, String> {
 
 fn main() -> ExitCode {
     match Cli::parse().command {
-        Command::Serve { paths, listen, log, state_dir } => serve(paths, listen, log, state_dir),
+        Command::Serve { paths, listen, log, state_dir, user } => serve(paths, listen, log, state_dir, user),
         Command::Check { paths, json, strict } => check(&paths, json, strict),
         Command::Timing { name, config, json } => timing(name, config, json),
         Command::History { object, state_dir, since, until, kind, changed_only, json, evidence, most } => {
@@ -472,6 +476,7 @@ fn serve(
     listen: Vec<SocketAddr>,
     log: Option<Log>,
     state_dir: Option<PathBuf>,
+    user: Option<String>,
 ) -> ExitCode {
     let runtime = match Runtime::new() {
         Ok(runtime) => runtime,
@@ -506,7 +511,8 @@ fn serve(
     }
     let listen = if listen.is_empty() { loaded.settings.listen.clone() } else { listen };
     let state = StateAt::of(state_dir, &loaded.settings);
-    run(runtime, app::serve(loaded, listen, watch, state))
+    let user = user.or_else(|| loaded.settings.user.clone());
+    run(runtime, app::serve(loaded, listen, watch, state, user))
 }
 
 fn check(paths: &[PathBuf], json: bool, strict: bool) -> ExitCode {

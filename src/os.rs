@@ -1,7 +1,8 @@
 //! What the operating system offers and no safe crate does: datagrams in
 //! batches, with the address each was sent to, four socket options, network
-//! namespaces, waiting for any file descriptor, and giving memory back; and
-//! reading files that may turn out to be none.
+//! namespaces, waiting for any file descriptor, becoming another user, taking
+//! sockets over, and giving memory back; and reading files that may turn out to
+//! be none.
 //!
 //! All the `unsafe` of this crate is here. A [`Batch`] owns every octet and
 //! every header the kernel reads or writes, in one allocation that never
@@ -9,14 +10,16 @@
 
 #![allow(unsafe_code)]
 
-use std::fs::{File, OpenOptions};
+use std::ffi::CString;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
-use std::mem::{offset_of, size_of};
+use std::mem::{MaybeUninit, offset_of, size_of};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{cmsghdr, in_pktinfo, in6_pktinfo, iovec, mmsghdr, sockaddr_in6, socklen_t};
 use tokio::io::Interest;
@@ -343,6 +346,113 @@ pub fn readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     Ok(unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?)
 }
 
+/// A user of this system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    pub name: String,
+    pub uid: u32,
+    pub gid: u32,
+    /// All groups it is in, that one among them.
+    pub groups: Vec<u32>,
+}
+
+/// Looks a user up by name, wherever the system keeps them; none: there is no
+/// such user.
+pub fn find_user(name: &str) -> io::Result<Option<User>> {
+    let Ok(c_name) = CString::new(name) else { return Ok(None) };
+    let mut room = vec![0_u8; 1 << 10];
+    let (uid, gid) = loop {
+        let mut entry = MaybeUninit::<libc::passwd>::uninit();
+        let mut found = null_mut();
+        // SAFETY: the name ends with a zero; what is found is written into `entry` and `room`, of
+        // which the length is told, and both live through the call.
+        let code = unsafe {
+            libc::getpwnam_r(
+                c_name.as_ptr(),
+                entry.as_mut_ptr(),
+                room.as_mut_ptr().cast(),
+                room.len(),
+                &raw mut found,
+            )
+        };
+        match code {
+            0 if !found.is_null() => {
+                // SAFETY: it points to `entry`, which was filled in; both fields are integers.
+                break unsafe { ((*found).pw_uid, (*found).pw_gid) };
+            }
+            0 | libc::ENOENT | libc::ESRCH => return Ok(None),
+            libc::EINTR => {}
+            libc::ERANGE if room.len() < 1 << 20 => room.resize(room.len() * 2, 0),
+            code => return Err(io::Error::from_raw_os_error(code)),
+        }
+    };
+    let mut groups = vec![0; 64];
+    loop {
+        let mut count = groups.len() as libc::c_int;
+        // SAFETY: at most `count` numbers are written into `groups`, and the name ends with a zero.
+        let done = unsafe { libc::getgrouplist(c_name.as_ptr(), gid, groups.as_mut_ptr(), &raw mut count) };
+        if done >= 0 {
+            groups.truncate(count as usize);
+            return Ok(Some(User { name: name.to_owned(), uid, gid, groups }));
+        }
+        if groups.len() > 1 << 16 {
+            return Err(io::Error::other("it is in too many groups"));
+        }
+        groups.resize(groups.len() * 2, 0);
+    }
+}
+
+/// Makes the whole process, all of its threads, this user: groups, then uid,
+/// and with root's uid all capabilities go. An error may leave it half way: then
+/// the process should end.
+pub fn become_user(user: &User) -> io::Result<()> {
+    let check = |done: libc::c_int| if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
+    let (uid, gid) = (user.uid, user.gid);
+    // SAFETY: the list lives through the call. These are the C library's own functions, which have
+    // every thread do the same; the bare system calls would change the calling one alone.
+    unsafe {
+        check(libc::setgroups(user.groups.len() as _, user.groups.as_ptr()))?;
+        check(libc::setresgid(gid, gid, gid))?;
+        check(libc::setresuid(uid, uid, uid))?;
+        if uid != 0 && libc::setresuid(0, 0, 0) == 0 {
+            return Err(io::Error::other("root could be had back"));
+        }
+    }
+    for thread in fs::read_dir("/proc/self/task")? {
+        // one that has ended meanwhile is nobody
+        let Ok(status) = fs::read_to_string(thread?.path().join("status")) else { continue };
+        if let Some(line) = left_over(&status, uid) {
+            return Err(io::Error::other(format!("a thread still has {line}")));
+        }
+    }
+    Ok(())
+}
+
+/// The line of a thread's status that says it is somebody else, or may more.
+fn left_over(status: &str, uid: u32) -> Option<&str> {
+    status.lines().find(|line| {
+        let Some((key, value)) = line.split_once(':') else { return false };
+        match key {
+            "Uid" => value.split_whitespace().any(|one| one.parse() != Ok(uid)),
+            "CapPrm" | "CapEff" | "CapAmb" => value.trim().bytes().any(|digit| digit != b'0'),
+            _ => false,
+        }
+    })
+}
+
+/// The sockets that the service manager has opened for this process (LISTEN_FDS),
+/// with their names. They are given away once; later calls get none.
+pub fn passed_sockets() -> io::Result<Vec<(OwnedFd, String)>> {
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    if TAKEN.swap(true, Ordering::Relaxed) {
+        return Ok(Vec::new());
+    }
+    let passed = sd_notify::listen_fds_with_names()?;
+    // SAFETY: LISTEN_PID says that they are for this process, each was seen to be open, nothing else
+    // here knows of them, and they are taken once.
+    Ok(passed.map(|(fd, name)| (unsafe { OwnedFd::from_raw_fd(fd) }, name)).collect())
+}
+
 /// Gives memory that is free inside the process back to the kernel. Reading a
 /// configuration takes many times the memory of what is kept of it.
 pub fn give_back_memory() {
@@ -417,6 +527,27 @@ mod tests {
         assert_eq!(batch.receive(&server, true).expect("received"), 2);
         assert!(batch.message(0).is_none());
         assert_eq!(batch.message(1).expect("as long as allowed").1.len(), QUERY);
+    }
+
+    #[test]
+    fn a_thread_that_is_somebody_else_or_may_more_is_seen() {
+        let good = "Name:\thale\nUid:\t5\t5\t5\t5\nCapInh:\t0000000000000400\nCapPrm:\t0000000000000000\n\
+                    CapEff:\t0000000000000000\nCapAmb:\t0000000000000000\n";
+        for (from, to, expected) in [
+            ("hale", "hale", None),
+            ("5\t5\t5\t5", "5\t0\t5\t5", Some("Uid:\t5\t0\t5\t5")),
+            ("Prm:\t00", "Prm:\t10", Some("CapPrm:\t1000000000000000")),
+        ] {
+            assert_eq!(left_over(&good.replace(from, to), 5), expected);
+        }
+    }
+
+    #[test]
+    fn users_are_found_by_name() {
+        let root = find_user("root").expect("a list of users").expect("everywhere");
+        assert_eq!((root.uid, root.gid), (0, 0));
+        assert!(root.groups.contains(&0));
+        assert_eq!(find_user("nobody of that name").expect("a list of users"), None);
     }
 
     #[test]

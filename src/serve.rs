@@ -21,7 +21,9 @@ mod doh;
 mod holder;
 mod listener;
 mod lock;
+mod passed;
 pub mod proxy;
+mod pulse;
 mod rate;
 mod stream;
 mod udp;
@@ -48,7 +50,11 @@ pub use self::holder::{Process, Protocol};
 use self::listener::Bound;
 pub use self::listener::{Kind, Listener};
 use self::lock::{Lock, Refusal};
+use self::passed::Sort;
+pub use self::passed::{Passed, passed};
+pub use self::pulse::Pulse;
 use self::rate::{Limiter, Teller};
+use self::udp::Whose;
 use crate::authority::Snapshot;
 use crate::clock::Clock;
 use crate::model::RateLimit;
@@ -125,6 +131,7 @@ pub struct Claim {
     listeners: Vec<Listener>,
     /// Of each; none for port 0, which is locked when it has become a real one.
     locks: Vec<Vec<Lock>>,
+    passed: Vec<Passed>,
 }
 
 /// Sockets that answer.
@@ -157,6 +164,8 @@ pub enum ListenError {
     NotHere { address: SocketAddr },
     /// An encrypted transport without a certificate to show.
     NoCertificate { listener: Listener },
+    /// A socket of the service manager's that can't be used.
+    Passed { name: String, why: String },
     /// Something else, while doing what is said.
     Failed { address: SocketAddr, doing: &'static str, error: io::Error },
 }
@@ -180,7 +189,7 @@ pub fn claim<L: Into<Listener> + Copy>(listeners: &[L]) -> Result<Claim, ListenE
         look_for_other_hales(listener, &locks.iter().flatten().collect::<Vec<_>>())?;
         listener::try_out(listener)?;
     }
-    Ok(Claim { listeners, locks })
+    Ok(Claim { listeners, locks, passed: Vec::new() })
 }
 
 fn take_lock(address: SocketAddr, protocol: Protocol) -> Result<Lock, ListenError> {
@@ -217,6 +226,12 @@ impl Claim {
     /// The addresses as they were asked for, port 0 among them.
     pub fn listeners(&self) -> &[Listener] {
         &self.listeners
+    }
+
+    /// Takes in sockets that are open already.
+    pub fn with(mut self, passed: Vec<Passed>) -> Claim {
+        self.passed.extend(passed);
+        self
     }
 
     /// Opens the sockets and answers on them.
@@ -258,10 +273,11 @@ impl Claim {
                 match kind {
                     Kind::Quic | Kind::Http3 => quic.push((kind, first)),
                     Kind::Dns | Kind::Tls | Kind::Https => {
-                        sockets.push(first);
+                        sockets.push((first, Whose::Ours));
                         for _ in 1..workers_wanted {
                             let another = udp::open(address, false, limits.udp_buffer);
-                            sockets.push(another.map_err(|error| explain(address, Protocol::Udp, error))?);
+                            let another = another.map_err(|error| explain(address, Protocol::Udp, error))?;
+                            sockets.push((another, Whose::Ours));
                         }
                     }
                 }
@@ -269,6 +285,31 @@ impl Claim {
             doors.extend(tcp.map(|tcp| (kind, tcp)));
             listeners.push(listener);
             locks.extend(its);
+        }
+        for Passed { kind, address, socket } in self.passed {
+            let listener = Listener { kind, address };
+            let failed =
+                |error| ListenError::Failed { address, doing: "answer at the passed socket of", error };
+            match (socket, kind) {
+                _ if kind.is_encrypted() && certificates.is_none() => {
+                    return Err(ListenError::NoCertificate { listener });
+                }
+                (Sort::Connections(socket), _) => doors.push((kind, socket)),
+                (Sort::Datagrams(socket), Kind::Quic | Kind::Http3) => {
+                    socket.set_nonblocking(true).map_err(failed)?;
+                    quic.push((kind, socket));
+                }
+                (Sort::Datagrams(socket), Kind::Dns | Kind::Tls | Kind::Https) => {
+                    passed::adopt(&socket, limits.udp_buffer).map_err(failed)?;
+                    for _ in 1..workers_wanted {
+                        sockets.push((socket.try_clone().map_err(failed)?, Whose::Shared));
+                    }
+                    sockets.push((socket, Whose::Passed));
+                }
+            }
+            if !listeners.contains(&listener) {
+                listeners.push(listener); // datagrams and connections are two sockets of one address
+            }
         }
         let (proxies, clock) = (limits.proxies.clone().into(), Clock::start());
         let limiter = limits.rate.as_ref().map(|rate| Arc::new(Limiter::new(rate)));
@@ -320,6 +361,12 @@ impl Server {
         }
         self.stream.add_to(&mut totals);
         totals
+    }
+
+    /// Tells whether everything that answers is alive.
+    pub fn pulse(&self) -> Pulse {
+        let turns = self.workers.iter().map(|worker| Box::new(worker.turns()) as pulse::Turns).collect();
+        Pulse::new(turns, self.acceptor.abort_handle())
     }
 
     /// Takes nothing new, answers what has arrived, and closes, all within a second; then gives
@@ -433,6 +480,12 @@ impl fmt::Display for ListenError {
             }
             ListenError::NotHere { address } => {
                 write!(f, "{address}: this machine has no address {}", address.ip())
+            }
+            ListenError::Passed { name, why } if name.is_empty() => {
+                write!(f, "the sockets that the service manager has passed can't be used: {why}")
+            }
+            ListenError::Passed { name, why } => {
+                write!(f, "the socket `{name}` that the service manager has passed can't be used: {why}")
             }
             ListenError::Failed { address, doing, error } => {
                 write!(f, "could not {doing} {address}: {error}")

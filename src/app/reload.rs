@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 use tracing::{error, info, warn};
 
-use super::Control;
+use super::{Control, systemd};
 use crate::authority::Prepared;
 use crate::config::{self, Loaded, Report, Settings};
 use crate::model::{Model, Name};
@@ -227,10 +227,13 @@ impl Reloader {
             if !hung_up && !self.has_changed(seen) {
                 continue;
             }
+            systemd::reloading();
             let force = request.as_ref().is_some_and(|request| request.force);
             let attempt = self.read_files(seen, force).await;
             let summary = request.as_ref().map(|_| attempt.summary());
             attempt.tell(&control); // first: what the engine is asked for next comes after it
+            control.ask(|_, _| ()).await;
+            systemd::ready();
             if let (Some(request), Some(summary)) = (request, summary) {
                 let _ = request.told.send(summary); // who has gone wants no answer
             }

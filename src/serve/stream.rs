@@ -9,11 +9,13 @@
 //! One task accepts and knows all connections. When there are too many, it
 //! closes the one that has made no progress for the longest.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener as StdListener};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -31,7 +33,7 @@ use tokio_rustls::TlsAcceptor;
 use super::answering::{Answering, Desk, HEADER, MESSAGE, OUTPUT, Peer};
 use super::certificates::Certificates;
 use super::counters::Totals;
-use super::{Kind, Limits};
+use super::{Kind, Limits, drop_payload};
 use crate::wire::Transport;
 
 /// The length before each message.
@@ -67,6 +69,7 @@ struct Numbers {
     closed: AtomicU64,
     evicted: AtomicU64,
     accept_errors: AtomicU64,
+    restarts: AtomicU64,
     handshakes_failed: AtomicU64,
 }
 
@@ -82,13 +85,14 @@ impl Shared {
         totals.open += totals.accepted.saturating_sub(self.numbers.closed.load(Relaxed));
         totals.evicted += self.numbers.evicted.load(Relaxed);
         totals.accept_errors += self.numbers.accept_errors.load(Relaxed);
+        totals.restarts += self.numbers.restarts.load(Relaxed);
         totals.handshakes_failed += self.numbers.handshakes_failed.load(Relaxed);
     }
 }
 
 /// Octets the kernel may keep each way of one connection (it doubles what it is
 /// told). Left to itself it would keep megabytes for a client that doesn't read.
-const KERNEL_BUFFER: usize = 64 << 10;
+pub(super) const KERNEL_BUFFER: usize = 64 << 10;
 
 /// Opens a listening socket that shares its address with nobody.
 pub(super) fn open(address: SocketAddr, listen: bool) -> io::Result<StdListener> {
@@ -156,6 +160,17 @@ impl Acceptor {
 
     /// Accepts until `stop` changes or its sender is gone, then lets the connections finish.
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
+        let shared = Arc::clone(&self.shared);
+        while let Err(payload) = caught(self.accept_until(&mut stop)).await {
+            drop_payload(payload);
+            shared.numbers.restarts.fetch_add(1, Relaxed);
+            tracing::error!("accepting connections has panicked by a defect of this program; it starts anew");
+            sleep(PAUSES.0).await;
+        }
+        self.finish().await;
+    }
+
+    async fn accept_until(&mut self, stop: &mut watch::Receiver<bool>) {
         let mut pause = pin!(sleep(Duration::ZERO));
         let mut pausing = None;
         loop {
@@ -189,7 +204,6 @@ impl Acceptor {
                 }
             }
         }
-        self.finish().await;
     }
 
     /// Starts a connection's task, at the cost of another connection if need be.
@@ -234,6 +248,16 @@ impl Acceptor {
         let all = async { while self.tasks.join_next().await.is_some() {} };
         let _ = timeout(LAST_MOMENT, all).await; // what is left over is aborted with the set
     }
+}
+
+/// Polls a future to its end; a panic is its error.
+async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Box<dyn Any + Send>> {
+    let mut work = pin!(work);
+    poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
+        Ok(polled) => polled.map(Ok),
+        Err(payload) => Poll::Ready(Err(payload)),
+    })
+    .await
 }
 
 /// The next connection on any of the listeners. With another `turn`, another of them comes first,
@@ -551,4 +575,28 @@ fn next_message(octets: &[u8]) -> Option<&[u8]> {
     let (prefix, rest) = octets.split_first_chunk::<PREFIX>()?;
     let length = usize::from(u16::from_be_bytes(*prefix));
     if length < HEADER { Some(&rest[..0]) } else { rest.get(..length) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_of_accepting_is_caught_and_it_can_go_on() {
+        let mut attempts = 0;
+        let mut work = async || {
+            attempts += 1;
+            tokio::task::yield_now().await;
+            assert!(attempts > 2, "on purpose");
+            attempts
+        };
+        let mut caught_times = 0;
+        let done = loop {
+            match caught(work()).await {
+                Ok(done) => break done,
+                Err(_) => caught_times += 1,
+            }
+        };
+        assert_eq!((done, caught_times), (3, 2));
+    }
 }

@@ -33,6 +33,8 @@ use crate::wire::{self, Class, Client, Replied, Service, Transport};
 
 /// How long an idle worker may keep an old snapshot alive.
 const LET_GO: Duration = Duration::from_secs(2);
+/// How often a worker on a passed socket looks whether it is to stop.
+pub(super) const PASSED_TURN: Duration = Duration::from_millis(200);
 /// Batches answered after the stop at most: more than a socket's buffer holds.
 const LAST_BATCHES: usize = 256;
 
@@ -58,8 +60,19 @@ pub(super) struct Worker {
 #[derive(Debug)]
 struct Shared {
     socket: UdpSocket,
+    whose: Whose,
     stopping: AtomicBool,
     counters: Counters,
+}
+
+/// Where a worker's socket comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    Ours,
+    /// The service manager's, which keeps it.
+    Passed,
+    /// The same as another worker's.
+    Shared,
 }
 
 /// Opens one socket. The `first` of an address takes it alone, even from those who would share it
@@ -98,13 +111,17 @@ impl Worker {
     /// Starts a thread that answers on `socket` until it is stopped; it drops `ended` when done.
     pub fn start(
         number: usize,
-        socket: UdpSocket,
+        (socket, whose): (UdpSocket, Whose),
         task: Task,
         ended: mpsc::Sender<()>,
     ) -> io::Result<Worker> {
         let addressed = socket.local_addr()?.ip().is_unspecified();
-        let shared =
-            Arc::new(Shared { socket, stopping: AtomicBool::new(false), counters: Counters::default() });
+        let shared = Arc::new(Shared {
+            socket,
+            whose,
+            stopping: AtomicBool::new(false),
+            counters: Counters::default(),
+        });
         let inside = Arc::clone(&shared);
         let mut desk = Desk { batch: Batch::new(addressed), chance: Chance::new(), task };
         thread::Builder::new().name(format!("udp-{number}")).spawn(move || {
@@ -118,6 +135,9 @@ impl Worker {
     /// Makes the worker answer what has arrived and end.
     pub fn stop(&self) {
         self.shared.stopping.store(true, Ordering::Release);
+        if self.shared.whose != Whose::Ours {
+            return; // a shutdown would be for whoever gets it next, too; the worker looks soon
+        }
         // Wakes `recvmmsg`. An unconnected socket reports ENOTCONN, and is woken all the same.
         let _ = shutdown(&self.shared.socket, Shutdown::Read);
     }
@@ -127,7 +147,16 @@ impl Worker {
     }
 
     pub fn overflows(&self) -> u64 {
-        os::overflows(&self.shared.socket)
+        match self.shared.whose {
+            Whose::Ours | Whose::Passed => os::overflows(&self.shared.socket),
+            Whose::Shared => 0,
+        }
+    }
+
+    /// A number that changes while the worker is alive, at least every two seconds.
+    pub fn turns(&self) -> impl Fn() -> u64 + Send + Sync + use<> {
+        let shared = Arc::clone(&self.shared);
+        move || shared.counters.turns()
     }
 }
 

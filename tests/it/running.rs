@@ -13,7 +13,9 @@ mod probes;
 mod reload;
 mod start;
 mod stop;
+mod systemd;
 mod timing;
+mod user;
 
 use std::net::SocketAddr;
 
