@@ -1,6 +1,7 @@
 //! Queries over UDP beside other servers: all serve the same names on loopback,
 //! from one thread each, in turn slices, and the ratios of a run are what counts.
 //!
+//! A second hale counts replies for rate limiting, to tell what that costs.
 //! hickory-server is always there; gdnsd and NSD join in where they are
 //! installed. ROUNDS sets the number of slices for each server (default 10).
 
@@ -30,9 +31,16 @@ fn main() {
         return serve_hickory();
     }
     let folder = Folder::new("queries");
-    folder.write("bench.yaml", &configuration());
-    let (hale, address) = Process::hale(&folder.path().join("bench.yaml"));
-    let mut servers = vec![("hale", hale, address)];
+    let mut servers = Vec::new();
+    // rates that are never reached: what is measured is to count
+    let limited =
+        ", rate_limit: { responses_per_second: 1000, log_only: true }, proxy_protocol: 192.0.2.0/24";
+    for (name, settings) in [("hale", ""), ("hale, limiting", limited)] {
+        let file = format!("{}.yaml", if settings.is_empty() { "bench" } else { "limiting" });
+        folder.write(&file, &configuration(settings));
+        let (hale, address) = Process::hale(&folder.path().join(&file));
+        servers.push((name, hale, address));
+    }
     let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
     let hickory = Process::start(command.arg("--reference"));
     let address = hickory.wait_for(|line| line.strip_prefix("on ")?.parse().ok());
@@ -185,9 +193,9 @@ fn endpoints(n: u32) -> impl Iterator<Item = std::net::Ipv4Addr> {
     (0..4).map(move |k| (0xc633_6400 + (n * 4 + k) % 250 + 1).into())
 }
 
-fn configuration() -> String {
-    let mut text = String::from(
-        "server: { udp_workers: 1 }\nzone: bench.test\nrecords:\n  '': { type: NS, value: ns.example.net. }\n",
+fn configuration(settings: &str) -> String {
+    let mut text = format!(
+        "server: {{ udp_workers: 1{settings} }}\nzone: bench.test\nrecords:\n  '': {{ type: NS, value: ns.example.net. }}\n"
     );
     for n in 0..NAMES {
         text += &format!("  s{n:04}: {{ type: A, ttl: 300, value: 192.0.2.1 }}\n");

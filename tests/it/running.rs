@@ -4,6 +4,7 @@ mod check;
 mod demo;
 mod hosts;
 mod leaks;
+mod limits;
 mod listen;
 mod load;
 mod log;
