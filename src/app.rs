@@ -127,6 +127,8 @@ pub struct Running {
     server: serve::Server,
     /// What the server tells of itself.
     services: Publisher<Service>,
+    /// What encrypted transports show, where there are any.
+    certificates: Option<Arc<Certificates>>,
     control: Control,
     engine: JoinHandle<()>,
     /// Answers operators, where there is a state directory.
@@ -305,7 +307,10 @@ pub async fn start_with(
     let sockets = listeners.len() + given.sockets.len();
     let claim = serve::claim(&listeners)?.with(given.sockets);
     let certificates = match &settings.identity {
-        Some(identity) => Some(Arc::new(certificates(identity).map_err(StartError::Certificate)?)),
+        Some(identity) => {
+            let certificates = Certificates::new(&shown(identity)).map_err(StartError::Certificate)?;
+            Some(Arc::new(certificates))
+        }
         None => None,
     };
     let directory = state.open().map_err(StartError::State)?.map(Arc::new);
@@ -384,7 +389,12 @@ pub async fn start_with(
         );
     }
     let services = Publisher::new(Arc::new(Service::default()));
-    let setup = serve::Setup { limits, certificates, https_path: settings.https_path.as_str().into() };
+    let setup = serve::Setup {
+        limits,
+        certificates: certificates.clone(),
+        https_path: settings.https_path.as_str().into(),
+        proxies: settings.proxies.clone().into(),
+    };
     let server = claim.bind(setup, reader, services.reader(), &Handle::current())?;
     for serve::Listener { kind, address } in server.listeners() {
         info!(zones = loaded.model.zones.len(), "serving on {address} ({kind})");
@@ -392,7 +402,17 @@ pub async fn start_with(
     if let Some(user) = &user {
         user::change(user, state_path.as_deref())?;
     }
-    Ok(Running { server, services, control, engine, desk, reloads: wanted_reloads, stop, threads })
+    Ok(Running {
+        server,
+        services,
+        certificates,
+        control,
+        engine,
+        desk,
+        reloads: wanted_reloads,
+        stop,
+        threads,
+    })
 }
 
 /// Lets operators ask at the directory's socket, if there can be one.
@@ -489,10 +509,11 @@ fn queries(totals: &serve::Totals) -> Queries {
     Queries {
         queries: totals.queries,
         replies: totals.replies(),
+        over: totals.over.to_string(),
         trouble: Trouble {
             slipped: totals.rate_slipped,
             dropped: totals.rate_dropped,
-            unproxied: totals.unproxied,
+            unproxied: totals.unproxied + totals.proxy_errors,
             overflows: totals.overflows,
             refused: totals.refused,
             evicted: totals.evicted,
@@ -517,17 +538,26 @@ fn listeners(settings: &Settings, listen: &[SocketAddr]) -> Vec<serve::Listener>
     lists.into_iter().flat_map(of).collect()
 }
 
-fn certificates(identity: &config::Identity) -> Result<Certificates, String> {
+/// What is to be shown, as the transports take it.
+fn shown(identity: &config::Identity) -> serve::Identity {
     let (certificates, key) = (Arc::clone(&identity.certificates), Arc::clone(&identity.key));
-    Certificates::new(&serve::Identity { certificates, key })
+    serve::Identity { certificates, key }
 }
 
 fn serve_limits(settings: &Settings) -> serve::Limits {
-    let mut limits = serve::Limits::default();
+    let config::Connections { most, per_client, idle, message, write, handshake } = settings.connections;
+    let mut limits = serve::Limits {
+        tcp_connections: most as usize,
+        tcp_connections_per_client: per_client as usize,
+        tcp_idle: idle,
+        tcp_message: message,
+        tcp_write: write,
+        tls_handshake: handshake,
+        ..serve::Limits::default()
+    };
     if let Some(workers) = settings.udp_workers {
         limits.udp_workers = workers.get();
     }
-    limits.proxies.clone_from(&settings.proxy_protocol);
     limits.rate.clone_from(&settings.rate_limit);
     limits
 }
@@ -772,6 +802,7 @@ pub async fn serve(
     user: Option<String>,
 ) -> Result<(), StartError> {
     use tokio::signal::unix::{SignalKind, signal};
+    let watch = watch.and_of(&loaded.settings);
     let on = |kind| signal(kind).map_err(StartError::Signals);
     let mut terminate = on(SignalKind::terminate())?;
     let mut interrupt = on(SignalKind::interrupt())?;
@@ -783,6 +814,7 @@ pub async fn serve(
         _ = interrupt.recv() => return Ok(()),
     };
     let reloader = Reloader::new(watch, loaded).asked_by(running.take_reloads());
+    let reloader = reloader.replacing(running.certificates.clone());
     let mut reloads = pin!(reloader.run(running.control()));
     systemd::ready();
     let watching = tokio::spawn(systemd::watch(running.control(), running.pulse()));

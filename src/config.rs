@@ -32,15 +32,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 
 pub use value::{duration, show as show_duration, weight, weight_help};
 pub use words::nearest;
 
 pub use problem::{Also, Excerpt, Problem, ProblemKind, Report, Severity};
 
+use crate::clock;
 use crate::model::{Model, RateLimit};
 use crate::simulate::Script;
 use crate::timing::StartUps;
+use crate::x509;
 use place::{Gather, Source, Span};
 
 /// Files above it are not read.
@@ -81,6 +85,9 @@ pub struct Settings {
     pub https_path: String,
     /// There if one of the encrypted lists isn't empty.
     pub identity: Option<Identity>,
+    /// Who speaks for clients by the PROXY protocol.
+    pub proxies: Vec<IpNet>,
+    pub connections: Connections,
     /// None: one a core.
     pub udp_workers: Option<NonZeroUsize>,
     pub state_dir: Option<PathBuf>,
@@ -101,8 +108,6 @@ pub struct Settings {
     pub allow_lints: BTreeSet<String>,
     /// How much of the history is kept; none: there is none.
     pub history: Option<History>,
-    /// Who may speak for others, with a header of the PROXY protocol.
-    pub proxy_protocol: Vec<IpNet>,
     /// None: replies are not limited.
     pub rate_limit: Option<RateLimit>,
     /// Who to be once the sockets are open; none: whoever started it.
@@ -119,6 +124,8 @@ impl Default for Settings {
             listen_http3: Vec::new(),
             https_path: "/dns-query".into(),
             identity: None,
+            proxies: Vec::new(),
+            connections: Connections::default(),
             udp_workers: None,
             state_dir: None,
             startup_wait: Duration::from_secs(10),
@@ -130,9 +137,36 @@ impl Default for Settings {
             resolvers: Vec::new(),
             allow_lints: BTreeSet::new(),
             history: Some(History::default()),
-            proxy_protocol: Vec::new(),
             rate_limit: None,
             user: None,
+        }
+    }
+}
+
+/// What clients over TCP may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connections {
+    pub most: u32,
+    /// For each network of clients.
+    pub per_client: u32,
+    /// Without a word.
+    pub idle: Duration,
+    /// From the first octet of a message to its last.
+    pub message: Duration,
+    /// With replies unread.
+    pub write: Duration,
+    pub handshake: Duration,
+}
+
+impl Default for Connections {
+    fn default() -> Connections {
+        Connections {
+            most: 1000,
+            per_client: 100,
+            idle: Duration::from_secs(10),
+            message: Duration::from_secs(5),
+            write: Duration::from_secs(5),
+            handshake: Duration::from_secs(5),
         }
     }
 }
@@ -145,6 +179,19 @@ pub struct Identity {
     pub private_key: PathBuf,
     pub certificates: Arc<[u8]>,
     pub key: Arc<[u8]>,
+}
+
+impl Identity {
+    /// Whether the other one is the same certificate and key, wherever they are.
+    pub fn is_as(&self, other: &Identity) -> bool {
+        (&self.certificates, &self.key) == (&other.certificates, &other.key)
+    }
+
+    /// What is wrong with the dates of the server's own certificate just now.
+    pub fn complaint(&self) -> Option<String> {
+        let own = CertificateDer::pem_slice_iter(&self.certificates).next()?.ok()?;
+        x509::validity(&own)?.complaint(clock::unix_seconds().into())
+    }
 }
 
 impl fmt::Debug for Identity {

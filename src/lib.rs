@@ -27,3 +27,4 @@ pub mod steering;
 pub mod telemetry;
 pub mod timing;
 pub mod wire;
+pub mod x509;

@@ -5,26 +5,29 @@
 //! answer; [`Server::stop`] answers what has arrived and closes them.
 //!
 //! ```text
-//! UDP   one thread for each address and worker    udp     batch in, batch out
-//! TCP   one task accepts, one for each connection stream  what is there, one write
-//!       within TLS                                        the same
+//! UDP    one thread for each address and worker     udp     batch in, batch out
+//! TCP    one task accepts, one for each connection  accept
+//!        messages as they are, or within TLS        stream  what is there, one write
+//!        within HTTPS                               https   a request each, by the rules of doh
 //! ```
 //!
 //! Knows nothing of DNS beyond the header's length, id and RCODE.
 
+mod accept;
 mod answering;
 mod certificates;
 mod chance;
 mod counters;
-#[allow(dead_code, reason = "for HTTPS, over HTTP/2 and HTTP/3")]
 mod doh;
 mod holder;
+mod https;
 mod listener;
 mod lock;
 mod passed;
 pub mod proxy;
 mod pulse;
 mod rate;
+mod seats;
 mod stream;
 mod udp;
 
@@ -71,16 +74,17 @@ pub struct Limits {
     pub udp_workers: usize,
     /// Octets of datagrams the kernel may keep for each of them.
     pub udp_buffer: usize,
-    /// Connections over all addresses; one more, and the longest idle is closed.
+    /// Connections over all addresses; one more, and one that matters less is
+    /// closed.
     pub tcp_connections: usize,
+    /// Of these, for each /24 of IPv4 and /56 of IPv6.
+    pub tcp_connections_per_client: usize,
     /// How long a connection may say nothing (RFC 7766, section 6.2.3).
     pub tcp_idle: Duration,
     /// How long the octets of one message may take.
     pub tcp_message: Duration,
     /// How long a client may leave replies unread.
     pub tcp_write: Duration,
-    /// Who may speak for others, with a header of the PROXY protocol.
-    pub proxies: Vec<IpNet>,
     /// How many replies a network gets over UDP; none: as many as it asks for.
     pub rate: Option<RateLimit>,
     /// How long a handshake of TLS may take.
@@ -93,10 +97,10 @@ impl Default for Limits {
             udp_workers: available_parallelism().map_or(1, usize::from),
             udp_buffer: 4 << 20,
             tcp_connections: 1000,
+            tcp_connections_per_client: 100,
             tcp_idle: Duration::from_secs(10),
             tcp_message: Duration::from_secs(5),
             tcp_write: Duration::from_secs(5),
-            proxies: Vec::new(),
             rate: None,
             tls_handshake: Duration::from_secs(5),
         }
@@ -111,11 +115,18 @@ pub struct Setup {
     pub certificates: Option<Arc<Certificates>>,
     /// The path of queries over HTTPS.
     pub https_path: Arc<str>,
+    /// Networks whose datagrams and connections begin with a header of the PROXY protocol.
+    pub proxies: Arc<[IpNet]>,
 }
 
 impl Default for Setup {
     fn default() -> Setup {
-        Setup { limits: Limits::default(), certificates: None, https_path: "/dns-query".into() }
+        Setup {
+            limits: Limits::default(),
+            certificates: None,
+            https_path: "/dns-query".into(),
+            proxies: [].into(),
+        }
     }
 }
 
@@ -141,7 +152,7 @@ pub struct Server {
     workers: Vec<udp::Worker>,
     /// Yields None when every worker has ended.
     workers_ended: mpsc::Receiver<()>,
-    stream: Arc<stream::Shared>,
+    stream: Arc<accept::Shared>,
     stop: watch::Sender<bool>,
     acceptor: JoinHandle<()>,
     /// Bound for QUIC; each becomes an endpoint.
@@ -254,7 +265,7 @@ impl Claim {
         runtime: &Handle,
         respond: Respond,
     ) -> Result<Server, ListenError> {
-        let Setup { limits, certificates, https_path } = setup.into();
+        let Setup { limits, certificates, https_path, proxies } = setup.into();
         let workers_wanted = limits.udp_workers.max(1);
         let mut listeners = Vec::new();
         let (mut locks, mut doors, mut sockets, mut quic) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -311,18 +322,18 @@ impl Claim {
                 listeners.push(listener); // datagrams and connections are two sockets of one address
             }
         }
-        let (proxies, clock) = (limits.proxies.clone().into(), Clock::start());
+        let clock = Clock::start();
         let limiter = limits.rate.as_ref().map(|rate| Arc::new(Limiter::new(rate)));
         let first = listeners.first().map_or_else(|| ([0; 4], 0).into(), |listener| listener.address);
         let failed = |doing| move |error| ListenError::Failed { address: first, doing, error };
 
         let answering = Answering::new(reader.glance(), services.glance(), respond);
-        let stream = Arc::new(stream::Shared::new(limits, answering));
+        let stream = Arc::new(accept::Shared::new(limits, answering));
         let (stop, stopped) = watch::channel(false);
-        let tls = certificates.as_deref().map(|certificates| stream::Tls::new(certificates, https_path));
+        let tls = certificates.as_deref().map(|certificates| accept::Tls::new(certificates, https_path));
         let acceptor = {
             let _inside = runtime.enter();
-            let acceptor = stream::Acceptor::new(doors, tls, Arc::clone(&stream));
+            let acceptor = accept::Acceptor::new(doors, tls, Arc::clone(&proxies), Arc::clone(&stream));
             runtime.spawn(acceptor.map_err(failed("accept connections on"))?.run(stopped))
         };
         if let Some(limiter) = &limiter {

@@ -242,10 +242,12 @@ fn is_overloaded(counters: ScheduleCounters, before: ScheduleCounters) -> bool {
 }
 
 /// What the transports have counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Queries {
     pub queries: u64,
     pub replies: u64,
+    /// How many over which transport.
+    pub over: String,
     pub trouble: Trouble,
 }
 
@@ -269,14 +271,15 @@ pub struct Trouble {
 
 /// Writes what the transports have counted.
 pub fn tell_queries(so_far: &Queries) {
-    let Queries { queries, replies, trouble } = *so_far;
-    if trouble == Trouble::default() {
-        return info!(queries, replies, "queries since the start");
+    let Queries { queries, replies, over, trouble } = so_far;
+    if *trouble == Trouble::default() {
+        return info!(queries, replies, %over, "queries since the start");
     }
-    let Trouble { slipped, dropped, unproxied, overflows, refused, evicted, panics, restarts } = trouble;
+    let Trouble { slipped, dropped, unproxied, overflows, refused, evicted, panics, restarts } = *trouble;
     info!(
         queries,
         replies,
+        %over,
         slipped,
         dropped,
         unproxied,

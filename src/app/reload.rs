@@ -24,9 +24,10 @@ use tracing::{error, info, warn};
 
 use super::{Control, systemd};
 use crate::authority::Prepared;
-use crate::config::{self, Loaded, Report, Settings};
+use crate::config::{self, Identity, Loaded, Report, Settings};
 use crate::model::{Model, Name};
 use crate::os;
+use crate::serve::Certificates;
 
 /// From one look at the files to the next.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -46,6 +47,8 @@ const PROBLEMS_LOGGED: usize = 20;
 pub struct Watch {
     paths: Vec<PathBuf>,
     seen: u64,
+    /// What the server's certificate and key looked like.
+    identity_seen: u64,
     hangup: Signal,
 }
 
@@ -55,7 +58,13 @@ impl Watch {
     pub fn begin(paths: Vec<PathBuf>) -> io::Result<Watch> {
         let hangup = signal(SignalKind::hangup())?;
         let seen = fingerprint(&paths);
-        Ok(Watch { paths, seen, hangup })
+        Ok(Watch { paths, seen, identity_seen: 0, hangup })
+    }
+
+    /// Looks also at the files of the certificate and key that were read. To be
+    /// called right after that.
+    pub(super) fn and_of(self, settings: &Settings) -> Watch {
+        Watch { identity_seen: identity_fingerprint(settings.identity.as_ref()), ..self }
     }
 
     /// The paths as they were given.
@@ -84,10 +93,13 @@ pub struct Reloader {
     /// What was read last was refused.
     refused: bool,
     looks: Interval,
-    /// What the files looked like when they were last read.
-    read: u64,
+    /// What the files looked like when they were last read, and those of the
+    /// certificate and its key.
+    read: (u64, u64),
+    /// What encrypted transports show.
+    certificates: Option<Arc<Certificates>>,
     /// What they looked like a moment ago, if that was different.
-    pending: Option<u64>,
+    pending: Option<(u64, u64)>,
     /// For how many looks they have been different.
     unrest: u32,
 }
@@ -139,12 +151,23 @@ impl fmt::Display for ReloadError {
 }
 
 /// What came of one attempt.
-struct Attempt(Result<Reloaded, ReloadError>);
+struct Attempt {
+    reloaded: Result<Reloaded, ReloadError>,
+    /// Another certificate to show.
+    identity: Option<Identity>,
+}
 
 impl Attempt {
+    fn new(reloaded: Result<Reloaded, ReloadError>) -> Attempt {
+        Attempt { reloaded, identity: None }
+    }
+
     /// What came of it, for who asked.
     fn summary(&self) -> Result<String, String> {
-        match &self.0 {
+        match &self.reloaded {
+            Ok(Reloaded::Unchanged { .. }) if self.identity.is_some() => {
+                Ok("another certificate is in force; nothing else has changed".to_owned())
+            }
             Ok(Reloaded::Unchanged { .. }) => Ok("nothing has changed".to_owned()),
             Ok(Reloaded::Changed { prepared, settings_changed }) => {
                 let model = prepared.model();
@@ -166,8 +189,13 @@ impl Attempt {
     }
 
     /// Logs it, and puts a new configuration in force.
-    fn tell(self, control: &Control) {
-        match self.0 {
+    fn tell(self, control: &Control, certificates: Option<&Certificates>) {
+        let replaced = self.identity.is_some();
+        if let (Some(identity), Some(certificates)) = (self.identity, certificates) {
+            show(&identity, certificates);
+        }
+        match self.reloaded {
+            Ok(Reloaded::Unchanged { was_refused: false }) if replaced => {}
             Ok(Reloaded::Unchanged { was_refused: false }) => {
                 info!("configuration read again: nothing has changed");
             }
@@ -199,10 +227,16 @@ impl Reloader {
             looks,
             hangup: watch.hangup,
             requests: mpsc::channel(1).1,
-            read: watch.seen,
+            read: (watch.seen, watch.identity_seen),
+            certificates: None,
             pending: None,
             unrest: 0,
         }
+    }
+
+    /// Puts another certificate in force there.
+    pub(super) fn replacing(self, certificates: Option<Arc<Certificates>>) -> Reloader {
+        Reloader { certificates, ..self }
     }
 
     /// Reads them also when operators ask for it.
@@ -231,7 +265,7 @@ impl Reloader {
             let force = request.as_ref().is_some_and(|request| request.force);
             let attempt = self.read_files(seen, force).await;
             let summary = request.as_ref().map(|_| attempt.summary());
-            attempt.tell(&control); // first: what the engine is asked for next comes after it
+            attempt.tell(&control, self.certificates.as_deref()); // first: what the engine is asked for next comes after it
             control.ask(|_, _| ()).await;
             systemd::ready();
             if let (Some(request), Some(summary)) = (request, summary) {
@@ -241,7 +275,7 @@ impl Reloader {
     }
 
     /// Whether the files have changed and come to rest, or never do.
-    fn has_changed(&mut self, seen: u64) -> bool {
+    fn has_changed(&mut self, seen: (u64, u64)) -> bool {
         if seen == self.read {
             (self.pending, self.unrest) = (None, 0);
             return false;
@@ -252,12 +286,13 @@ impl Reloader {
     }
 
     /// How the files look now.
-    async fn look(&self) -> u64 {
-        let paths = self.paths.clone();
-        tokio::task::spawn_blocking(move || fingerprint(&paths)).await.unwrap_or(self.read)
+    async fn look(&self) -> (u64, u64) {
+        let (paths, identity) = (self.paths.clone(), self.settings.identity.clone());
+        let look = move || (fingerprint(&paths), identity_fingerprint(identity.as_ref()));
+        tokio::task::spawn_blocking(look).await.unwrap_or(self.read)
     }
 
-    async fn read_files(&mut self, seen: u64, force: bool) -> Attempt {
+    async fn read_files(&mut self, seen: (u64, u64), force: bool) -> Attempt {
         (self.read, self.pending, self.unrest) = (seen, None, 0);
         let (load, paths) = (self.load, self.paths.clone());
         let (settings, model) = (self.settings.clone(), Arc::clone(&self.model));
@@ -273,7 +308,19 @@ impl Reloader {
                 weighing.await
             }
         };
-        let Ok((settings, reloaded)) = weighed else { return Attempt(Err(ReloadError::Defect)) };
+        let Ok((mut settings, reloaded)) = weighed else { return Attempt::new(Err(ReloadError::Defect)) };
+        if reloaded.is_err() {
+            settings.identity.clone_from(&self.settings.identity); // the last good one, as all else
+        }
+        let identity = settings.identity.clone().filter(|_| self.certificates.is_some());
+        let identity =
+            identity.filter(|new| !self.settings.identity.as_ref().is_some_and(|old| old.is_as(new)));
+        let elsewhere = |identity: Option<&Identity>| {
+            identity.map(|identity| (identity.certificate.clone(), identity.private_key.clone()))
+        };
+        if elsewhere(settings.identity.as_ref()) != elsewhere(self.settings.identity.as_ref()) {
+            self.read.1 = identity_fingerprint(settings.identity.as_ref());
+        }
         self.settings = settings;
         let was_refused = std::mem::replace(&mut self.refused, reloaded.is_err());
         let reloaded = match reloaded {
@@ -283,7 +330,19 @@ impl Reloader {
         if let Ok(Reloaded::Changed { prepared, .. }) = &reloaded {
             self.model = Arc::clone(prepared.model());
         }
-        Attempt(reloaded)
+        Attempt { reloaded, identity }
+    }
+}
+
+/// Puts a certificate in force for handshakes from now on.
+fn show(identity: &Identity, certificates: &Certificates) {
+    let path = identity.certificate.display();
+    match certificates.replace(&super::shown(identity)) {
+        Ok(()) => info!("the certificate in {path} is in force for new connections"),
+        Err(why) => return error!("the certificate in {path} is not taken, the last one stays: {why}"),
+    }
+    if let Some(complaint) = identity.complaint() {
+        warn!("the certificate in {path} {complaint}: clients refuse it");
     }
 }
 
@@ -303,6 +362,7 @@ fn weigh(
     settings.reload_guard = loaded.settings.reload_guard; // works at once
     settings.allow_exec = loaded.settings.allow_exec; // has worked already
     settings.allow_lints.clone_from(&loaded.settings.allow_lints); // likewise
+    settings.identity.clone_from(&loaded.settings.identity); // works at once
     let settings_changed = loaded.settings != settings;
     if loaded.model == model && !settings_changed {
         return (settings, Ok(Reloaded::Unchanged { was_refused: false }));
@@ -345,6 +405,16 @@ fn fingerprint(paths: &[PathBuf]) -> u64 {
     let mut hasher = DefaultHasher::new();
     for path in paths {
         look_at(path, &mut hasher);
+    }
+    hasher.finish()
+}
+
+/// The same of the certificate's and the key's file; links are followed.
+fn identity_fingerprint(identity: Option<&Identity>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    if let Some(identity) = identity {
+        look_at(&identity.certificate, &mut hasher);
+        look_at(&identity.private_key, &mut hasher);
     }
     hasher.finish()
 }
@@ -442,10 +512,10 @@ mod tests {
         }
         let mut reloader = Reloader::new(Watch::begin(Vec::new()).unwrap(), good(&[]).unwrap());
         reloader.load = |_| panic!("on purpose");
-        assert!(matches!(reloader.read_files(0, false).await.0, Err(ReloadError::Defect)));
+        assert!(matches!(reloader.read_files((0, 0), false).await.reloaded, Err(ReloadError::Defect)));
         reloader.load = |_| config::load_texts(vec![("a.yaml".into(), "zone: [".into())]);
-        assert!(matches!(reloader.read_files(0, false).await.0, Err(ReloadError::Config(_))));
+        assert!(matches!(reloader.read_files((0, 0), false).await.reloaded, Err(ReloadError::Config(_))));
         reloader.load = good;
-        assert!(matches!(reloader.read_files(0, false).await.0, Ok(Reloaded::Unchanged { .. })));
+        assert!(matches!(reloader.read_files((0, 0), false).await.reloaded, Ok(Reloaded::Unchanged { .. })));
     }
 }

@@ -310,6 +310,8 @@ impl Lower<'_> {
             listen_http3: listeners.http3,
             https_path: self.https_path(&server.https_path, defaults.https_path),
             identity: self.server_identity(server),
+            proxies: self.networks(&server.proxy_protocol),
+            connections: self.connections(server),
             udp_workers: self
                 .optional_number(&server.udp_workers, 1..=1024)
                 .and_then(|number| NonZeroUsize::new(number as usize)),
@@ -332,7 +334,6 @@ impl Lower<'_> {
             resolvers: self.resolvers(&server.resolvers),
             allow_lints: self.allowed_lints(&server.allow_lints),
             history: self.history(&server.history),
-            proxy_protocol: self.networks(&server.proxy_protocol),
             rate_limit: self.rate_limit(&server.rate_limit),
             user: self.user(&server.user),
         }

@@ -156,10 +156,10 @@ kinds! {
     listed_twice: ListedTwice { value: String } => "{value} is listed twice";
     // The server.
     not_listen: NotListen { value: String } => "`{value}` is not an address with a port";
-    not_network: NotNetwork { value: String, why: String } => "`{value}` is not a network: {why}";
     listen_overlap: ListenOverlap { one: String, other: String } => "`{one}` and `{other}` would get the same queries";
     certificate_file: CertificateFile { path: String, why: String } => "`{path}` cannot be used by this server: {why}";
     other_private_key: OtherPrivateKey {} => "`private_key` is not the key of `certificate`";
+    not_network: NotNetwork { value: String } => "`{value}` is not a network";
     // Monitors.
     not_for_type: NotForType { key: String, check: String } => "`{key}` means nothing to a monitor of type {check}";
     not_method: NotMethod { value: String } => "`{value}` is not an HTTP method";
@@ -246,6 +246,7 @@ kinds! {
     empty_step: EmptyStep {} => "nothing happens in this step";
     // Lints.
     @lints
+    certificate_time: CertificateTime { path: String, why: String } => "the certificate in `{path}` {why}";
     long_ttl: LongTtl { ttl: u32 } => "answers are kept for {ttl} s, so clients follow a failure that late";
     records_hidden: RecordsHidden { owner: String, rtype: String } => "the load balancer hides the {rtype} records of {owner}";
     zone_repeated: ZoneRepeated { name: String, owner: String } => "`{name}` is relative and becomes {owner}";

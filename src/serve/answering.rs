@@ -75,7 +75,6 @@ impl Answering {
 
     /// Answers one message and hands the reply to `take`; an empty one if
     /// nothing may be sent.
-    #[expect(dead_code, reason = "for HTTPS and QUIC")]
     pub fn reply<T>(&self, message: &[u8], peer: Peer, take: impl FnOnce(&[u8]) -> T) -> T {
         Desk::use_it(|desk| {
             let length = self.round(peer).answer(message, &mut desk.chance, &mut desk.output);

@@ -1,5 +1,6 @@
 //! What each worker counts, and the sum over all of them.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::wire::Transport;
@@ -54,6 +55,8 @@ pub struct Totals {
     pub accept_errors: u64,
     /// Handshakes of TLS that came to nothing.
     pub handshakes_failed: u64,
+    /// Connections of proxies without a header of the PROXY protocol.
+    pub proxy_errors: u64,
 }
 
 /// Messages received over each transport.
@@ -64,6 +67,18 @@ pub struct Transports {
     pub tls: u64,
     pub https: u64,
     pub quic: u64,
+}
+
+/// Those that were used, such as `UDP 12, TLS 3`.
+impl fmt::Display for Transports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Transports { udp, tcp, tls, https, quic } = *self;
+        let all = [("UDP", udp), ("TCP", tcp), ("TLS", tls), ("HTTPS", https), ("QUIC", quic)];
+        let used = all.iter().filter(|(_, count)| *count > 0);
+        let used: Vec<String> = used.map(|(name, count)| format!("{name} {count}")).collect();
+        f.write_str(if used.is_empty() { "none" } else { "" })?;
+        f.write_str(&used.join(", "))
+    }
 }
 
 impl Transports {

@@ -8,7 +8,7 @@ use socket2::{Domain, Socket, Type};
 
 use super::holder::Protocol;
 use super::lock::{self, Lock};
-use super::{ListenError, explain, look_for_other_hales, stream, take_lock, udp};
+use super::{ListenError, accept, explain, look_for_other_hales, take_lock, udp};
 
 /// What is spoken at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -175,7 +175,7 @@ fn open_udp(listener: Listener, buffer: usize) -> Result<UdpSocket, ListenError>
 }
 
 fn open_tcp(address: SocketAddr, listen: bool) -> Result<TcpListener, ListenError> {
-    stream::open(address, listen).map_err(|error| explain(address, Protocol::Tcp, error))
+    accept::open(address, listen).map_err(|error| explain(address, Protocol::Tcp, error))
 }
 
 /// A socket for one QUIC endpoint, which sets what it needs by itself.

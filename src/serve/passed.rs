@@ -10,8 +10,8 @@ use std::os::fd::OwnedFd;
 use rustix::net::sockopt;
 use socket2::{SockRef, Socket, Type};
 
+use super::accept::KERNEL_BUFFER;
 use super::listener::Kind;
-use super::stream::KERNEL_BUFFER;
 use super::{ListenError, udp};
 use crate::os;
 

@@ -20,8 +20,9 @@ pub enum Kind {
 }
 
 /// From the foundation up.
-pub const MODULES: [(&str, Kind); 27] = [
+pub const MODULES: [(&str, Kind); 28] = [
     ("moment", Pure),
+    ("x509", Pure),
     ("model", Pure),
     ("health", Pure),
     ("steering", Pure),

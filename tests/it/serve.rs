@@ -2,7 +2,13 @@
 //!
 //! Clients here are plain blocking sockets; a reply is known by its id and QR.
 
+mod agree;
 mod datagrams;
+mod encrypted;
+mod https;
+mod limits;
+mod proxied;
+mod renewal;
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;
@@ -19,7 +25,9 @@ use std::time::{Duration, Instant};
 
 use haledns::authority::Snapshot;
 use haledns::publish::Publisher;
-use haledns::serve::{Claim, Limits, ListenError, Protocol, Respond, Server, Totals, claim};
+use haledns::serve::{
+    Claim, Kind, Limits, ListenError, Listener, Protocol, Respond, Server, Setup, Totals, claim,
+};
 use haledns::wire::{self, Class, Client, Replied, Service};
 use socket2::{Domain, Socket, Type};
 use tokio::runtime::{Builder, Runtime};
@@ -37,13 +45,13 @@ struct World {
 }
 
 impl World {
-    fn new(addresses: &[SocketAddr], limits: Limits, respond: Respond) -> World {
+    fn new<L: Into<Listener> + Copy>(addresses: &[L], setup: impl Into<Setup>, respond: Respond) -> World {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let publisher = Publisher::new(Arc::new(Snapshot::default()));
         let services = Publisher::new(Arc::new(Service::default()));
         let (snapshot, service) = (publisher.reader(), services.reader());
         let claim = claim(addresses).unwrap();
-        let server = claim.bind_with(limits, snapshot, service, runtime.handle(), respond).unwrap();
+        let server = claim.bind_with(setup, snapshot, service, runtime.handle(), respond).unwrap();
         World { server: Some(server), runtime, _publishers: (publisher, services) }
     }
 
@@ -144,7 +152,7 @@ fn hear(socket: &UdpSocket) -> Vec<u8> {
 }
 
 /// The next framed reply; None when the connection has ended.
-fn read(stream: &mut TcpStream) -> Option<Vec<u8>> {
+fn read(stream: &mut impl Read) -> Option<Vec<u8>> {
     let mut prefix = [0; 2];
     match stream.read_exact(&mut prefix) {
         Ok(()) => {}
@@ -158,11 +166,11 @@ fn read(stream: &mut TcpStream) -> Option<Vec<u8>> {
     Some(reply)
 }
 
-fn ids(stream: &mut TcpStream, count: usize) -> Vec<u16> {
+fn ids(stream: &mut impl Read, count: usize) -> Vec<u16> {
     (0..count).map(|_| id(&read(stream).expect("a reply"))).collect()
 }
 
-fn ask_over(stream: &mut TcpStream, number: u16) {
+fn ask_over(stream: &mut (impl Read + Write), number: u16) {
     stream.write_all(&framed(number)).unwrap();
     assert_eq!(ids(stream, 1), [number]);
 }
@@ -250,7 +258,7 @@ fn port_0_is_one_port_for_udp_tcp_and_all_workers() {
 
 #[test]
 fn a_reply_leaves_from_the_address_that_was_asked() {
-    let world = World::new(&["0.0.0.0:0".parse().unwrap()], few(), wire::respond);
+    let world = World::new(&[SocketAddr::from(([0; 4], 0))], few(), wire::respond);
     let port = world.address().port();
     for last in [1, 2, 3, 77] {
         let asked = SocketAddr::new([127, 0, 0, last].into(), port);
@@ -280,7 +288,7 @@ fn both_wildcards_can_be_listed_and_ipv6_replies_leave_from_the_address_asked() 
 }
 
 fn plays_both_wildcards() {
-    let wildcards = ["0.0.0.0:53".parse().unwrap(), "[::]:53".parse().unwrap()];
+    let wildcards: [SocketAddr; 2] = ["0.0.0.0:53".parse().unwrap(), "[::]:53".parse().unwrap()];
     let world = World::new(&wildcards, few(), wire::respond);
     for asked in ["127.0.0.1", "127.0.0.2", "::1", "fd00::1", "fd00::2"] {
         let asked = SocketAddr::new(asked.parse().unwrap(), 53);
@@ -718,6 +726,40 @@ fn addresses_of_one_list_may_not_overlap() {
 }
 
 #[test]
+fn kinds_share_a_port_only_by_different_protocols() {
+    let address = free_address();
+    let of = |kind| Listener { kind, address };
+    let words = |list: &[Listener]| claim(list).map(drop).map_err(|error| error.to_string());
+    until("the port is free for both", || words(&[of(Kind::Tls), of(Kind::Quic)]).is_ok());
+    assert_eq!(
+        words(&[of(Kind::Dns), of(Kind::Tls)]).unwrap_err(),
+        format!(
+            "{address} (UDP and TCP) and {address} (DNS over TLS) would get the same packets: give one of \
+             them another port"
+        )
+    );
+    let held = until_some("the address is free", || claim(&[of(Kind::Tls)]).ok());
+    assert!(matches!(claim(&[of(Kind::Https)]), Err(ListenError::HeldByHale { .. })));
+    assert!(matches!(claim(&[address]), Err(ListenError::HeldByHale { .. })), "TCP is a part of it");
+    claim(&[of(Kind::Http3)]).expect("UDP is free");
+    drop(held);
+}
+
+#[test]
+fn an_encrypted_listener_needs_a_certificate() {
+    let listener = Listener { kind: Kind::Https, address: LOOPBACK[0] };
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let publisher = Publisher::new(Arc::new(Snapshot::default()));
+    let services = Publisher::new(Arc::new(Service::default()));
+    let bound =
+        claim(&[listener]).unwrap().bind(few(), publisher.reader(), services.reader(), runtime.handle());
+    assert_eq!(
+        bound.unwrap_err().to_string(),
+        "DNS over HTTPS at 127.0.0.1:0 needs a certificate: set `certificate` and `private_key`"
+    );
+}
+
+#[test]
 fn a_second_hale_is_told_who_holds_the_address() {
     let mut other = Other::new("hale", "0.0.0.0:0");
     let wildcard: SocketAddr = other.hear().parse().unwrap();
@@ -735,7 +777,7 @@ fn a_second_hale_is_told_who_holds_the_address() {
 }
 
 fn plays_hale(address: &str) {
-    let world = World::new(&[address.parse().unwrap()], few(), wire::respond);
+    let world = World::new(&[address.parse::<SocketAddr>().unwrap()], few(), wire::respond);
     say(world.address());
     wait_for_a_line();
 }

@@ -1,13 +1,20 @@
 //! Where the server answers, what is spoken there, and what it shows of itself.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use ipnet::IpNet;
 
 use super::super::place::{Place, Spot};
 use super::super::problem::ProblemKind;
 use super::super::reader::{Field, OneOrMany, Scalar, brief};
-use super::super::{Identity, shape};
+use super::super::{Connections, Identity, shape};
 use super::pem::Words;
 use super::{Lower, beside};
+
+/// How long something over TCP may take.
+const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3600);
 
 /// What the lists of addresses say.
 pub(super) struct Listeners {
@@ -123,7 +130,62 @@ impl Lower<'_> {
         };
         let (certificates, secret) = self.key_pair(certificate, key, &words)?;
         let path = |(text, place)| beside(self.gather, place, text);
-        Some(Identity { certificate: path(certificate?), private_key: path(key?), certificates, key: secret })
+        let identity =
+            Identity { certificate: path(certificate?), private_key: path(key?), certificates, key: secret };
+        if let Some(why) = identity.complaint() {
+            let path = identity.certificate.display().to_string();
+            let help = "clients refuse it: have it renewed, or set the clock".to_owned();
+            let place = Spot::Value(certificate?.1);
+            self.gather.warn(place, ProblemKind::CertificateTime { path, why }, Some(help), None);
+        }
+        Some(identity)
+    }
+
+    /// Networks, or addresses that stand for themselves.
+    pub(super) fn networks(&self, field: &Field<OneOrMany<Scalar>>) -> Vec<IpNet> {
+        let Field::Given(place, list) = field else { return Vec::new() };
+        if list.0.is_empty() {
+            self.empty_list(*place, "write an address or a network, or take the key away");
+        }
+        let mut seen: Vec<(IpNet, Place)> = Vec::new();
+        for item in &list.0 {
+            let Some((text, place)) = self.text(item) else { continue };
+            let single = text.parse::<IpAddr>().map(IpNet::from);
+            let Ok(network) = single.or_else(|_| text.parse::<IpNet>()) else {
+                let help = "write an address or a network, such as `192.0.2.7`, `192.0.2.0/24` or \
+                            `\"2001:db8::/32\"`";
+                let kind = ProblemKind::NotNetwork { value: brief(text) };
+                self.gather.refuse(Spot::Value(place), kind, Some(help.into()));
+                continue;
+            };
+            if network.trunc() != network {
+                let kind = ProblemKind::NotNetwork { value: brief(text) };
+                let help = format!("bits after the prefix are set: write `{}`", network.trunc());
+                self.gather.refuse(Spot::Value(place), kind, Some(help));
+                continue;
+            }
+            match seen.iter().find(|(other, _)| *other == network) {
+                Some((_, first)) => self.listed_twice(place, *first, &format!("`{network}`")),
+                None => seen.push((network, place)),
+            }
+        }
+        seen.into_iter().map(|(network, _)| network).collect()
+    }
+
+    /// What connections over TCP may take.
+    pub(super) fn connections(&self, server: &shape::Server) -> Connections {
+        let defaults = Connections::default();
+        let limit = |field, default| self.duration(field, TIMEOUTS, default);
+        let most = self.number(&server.tcp_connections, 1..=1_000_000, defaults.most.into()) as u32;
+        let each = self.optional_number(&server.tcp_connections_per_client, 1..=1_000_000);
+        Connections {
+            most,
+            per_client: each.map_or(defaults.per_client, |each| each as u32),
+            idle: limit(&server.tcp_idle_timeout, defaults.idle),
+            message: limit(&server.tcp_message_timeout, defaults.message),
+            write: limit(&server.tcp_write_timeout, defaults.write),
+            handshake: limit(&server.tls_handshake_timeout, defaults.handshake),
+        }
     }
 
     /// The path of queries over HTTPS.

@@ -34,8 +34,8 @@ fn udp_from(from: &str, to: SocketAddr) -> UdpSocket {
 
 #[test]
 fn a_proxy_speaks_for_its_client_and_gets_the_reply_without_a_header() {
-    let proxies = vec!["127.0.0.8/32".parse().unwrap()];
-    let world = World::new(&LOOPBACK, Limits { proxies, ..few() }, telling);
+    let proxies = ["127.0.0.8/32".parse().unwrap()].into();
+    let world = World::new(&LOOPBACK, Setup { limits: few(), proxies, ..Setup::default() }, telling);
     let (proxy, other) = (udp_from("127.0.0.8", world.address()), udp_from("127.0.0.9", world.address()));
     for (command, told) in [(1, "192.0.2.7"), (0, "127.0.0.8")] {
         proxy.send(&[header(command), query(7)].concat()).unwrap();
@@ -52,9 +52,9 @@ fn a_proxy_speaks_for_its_client_and_gets_the_reply_without_a_header() {
 
 #[test]
 fn a_header_from_anybody_else_is_no_header() {
-    let proxies = vec!["127.0.0.8/32".parse().unwrap()];
-    for limits in [few(), Limits { proxies, ..few() }] {
-        let world = World::with(limits);
+    let proxies = ["127.0.0.8/32".parse().unwrap()].into();
+    for setup in [few().into(), Setup { limits: few(), proxies, ..Setup::default() }] {
+        let world = World::new(&LOOPBACK, setup, wire::respond);
         let client = udp_from("127.0.0.9", world.address());
         client.send(&[header(1), query(7)].concat()).unwrap();
         let reply = hear(&client);
@@ -69,8 +69,8 @@ fn a_panic_behind_a_proxy_is_told_to_the_client_by_its_own_id() {
     fn panicking(_: &Snapshot, _: &Service, _: &[u8], _: Client, _: &mut [u8]) -> Replied {
         panic!("on purpose")
     }
-    let proxies = vec!["127.0.0.8/32".parse().unwrap()];
-    let world = World::new(&LOOPBACK, Limits { proxies, ..few() }, panicking);
+    let proxies = ["127.0.0.8/32".parse().unwrap()].into();
+    let world = World::new(&LOOPBACK, Setup { limits: few(), proxies, ..Setup::default() }, panicking);
     let proxy = udp_from("127.0.0.8", world.address());
     proxy.send(&[header(1), query(7)].concat()).unwrap();
     let reply = hear(&proxy);

@@ -1,0 +1,107 @@
+//! Certificates that are renewed under a running server.
+
+use std::os::unix::fs::symlink;
+
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+
+use super::encrypted::{TlsStream, client, tls_over};
+use super::*;
+use crate::support::certificates::{Authority, Identity};
+use crate::support::folder::Folder;
+use crate::support::hale::{Hale, command, run};
+
+const ZONE: &str = "zone: example.com\nrecords: { '': { type: NS, value: ns1.example.net. } }\n";
+
+/// A server whose certificate and key lie here.
+fn serve(folder: &Folder, certificate: &str, key: &str) -> Hale {
+    let server = format!(
+        "server: {{ listen_tls: 127.0.0.1:0, certificate: {certificate}, private_key: {key} }}\n{ZONE}"
+    );
+    folder.write("a.yaml", &server);
+    let path = folder.join("a.yaml");
+    let hale = Hale::start(command(["serve", path.to_str().unwrap(), "--listen", "127.0.0.1:0"]));
+    hale.line("DNS over TLS");
+    hale
+}
+
+fn put(folder: &Folder, own: &Identity) {
+    folder.replace("own.pem", &own.pem);
+    folder.replace("own.key", &own.key_pem);
+}
+
+/// A new connection, and the certificate it was shown.
+fn connect(hale: &Hale, roots: &RootCertStore) -> (TlsStream, CertificateDer<'static>) {
+    let address = hale.addresses()[1];
+    let mut stream = tls_over(tcp(address), &Arc::new(client(roots.clone(), &["dot"])));
+    ask_over(&mut stream, 1);
+    let shown = stream.conn.peer_certificates().unwrap()[0].clone().into_owned();
+    (stream, shown)
+}
+
+#[test]
+fn a_renewed_certificate_is_shown_to_new_connections_while_old_ones_go_on() {
+    let authority = Authority::new();
+    let (first, second) =
+        (authority.issue(&["localhost"], 2020, 2100), authority.issue(&["localhost"], 2021, 2100));
+    let folder = Folder::new();
+    put(&folder, &first);
+    let hale = serve(&folder, "own.pem", "own.key");
+    let (mut old, shown) = connect(&hale, &authority.store());
+    assert_eq!(shown, first.chain[0]);
+    put(&folder, &second);
+    hale.line("is in force for new connections");
+    assert_eq!(connect(&hale, &authority.store()).1, second.chain[0]);
+    ask_over(&mut old, 2);
+    // half of another pair changes nothing
+    let mark = hale.mark();
+    folder.replace("own.pem", &first.pem);
+    hale.line_after(mark, "not reloaded");
+    assert!(hale.log().contains("`private_key` is not the key of `certificate`"));
+    assert_eq!(connect(&hale, &authority.store()).1, second.chain[0]);
+    let mark = hale.mark();
+    folder.replace("own.key", "nothing at all");
+    hale.line_after(mark, "no PEM private key in it");
+    let mark = hale.mark();
+    put(&folder, &first);
+    hale.line_after(mark, "is in force for new connections");
+    assert_eq!(connect(&hale, &authority.store()).1, first.chain[0]);
+    ask_over(&mut old, 3);
+}
+
+#[test]
+fn a_link_that_is_swapped_is_a_renewal() {
+    let authority = Authority::new();
+    let folder = Folder::new();
+    let identities = [2020, 2021].map(|year| authority.issue(&["localhost"], year, 2100));
+    for (own, version) in identities.iter().zip(["v1", "v2"]) {
+        std::fs::create_dir(folder.join(version)).unwrap();
+        folder.write(&format!("{version}/tls.crt"), &own.pem);
+        folder.write(&format!("{version}/tls.key"), &own.key_pem);
+    }
+    // as Kubernetes mounts secrets: files link into a folder that is a link itself
+    symlink("v1", folder.join("..data")).unwrap();
+    symlink("..data/tls.crt", folder.join("tls.crt")).unwrap();
+    symlink("..data/tls.key", folder.join("tls.key")).unwrap();
+    let hale = serve(&folder, "tls.crt", "tls.key");
+    assert_eq!(connect(&hale, &authority.store()).1, identities[0].chain[0]);
+    symlink("v2", folder.join("..new")).unwrap();
+    std::fs::rename(folder.join("..new"), folder.join("..data")).unwrap();
+    hale.line("is in force for new connections");
+    assert_eq!(connect(&hale, &authority.store()).1, identities[1].chain[0]);
+}
+
+#[test]
+fn an_expired_certificate_is_warned_of_at_the_start_at_a_renewal_and_by_check() {
+    let authority = Authority::new();
+    let folder = Folder::new();
+    put(&folder, &authority.issue(&["localhost"], 2020, 2021));
+    let hale = serve(&folder, "own.pem", "own.key");
+    assert!(hale.log().contains("expired at 2021-01-01T00:00:00Z"), "{}", hale.log());
+    put(&folder, &authority.issue(&["localhost"], 2090, 2091));
+    hale.line("is valid only from 2090-01-01T00:00:00Z on: clients refuse it");
+    let path = folder.join("a.yaml");
+    let checked = run(["check", path.to_str().unwrap()]);
+    assert_eq!(checked.code(), Some(0));
+    assert!(checked.out.contains("warning[certificate_time]"), "{}", checked.out);
+}
