@@ -243,12 +243,11 @@ impl Limiter {
         let family = if network.is_ipv6 { IPV6 } else { 0 };
         let mine = MARKED | family | (class as u64) << CLASS_SHIFT | now & MILLISECONDS;
         match about.load(Ordering::Acquire) {
-            0 => {
-                if about.compare_exchange(0, CLAIMED, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                    bits.store(network.bits, Ordering::Relaxed);
-                    about.store(mine, Ordering::Release);
-                }
+            0 if about.compare_exchange(0, CLAIMED, Ordering::Acquire, Ordering::Relaxed).is_ok() => {
+                bits.store(network.bits, Ordering::Relaxed);
+                about.store(mine, Ordering::Release);
             }
+            0 => {} // another worker was quicker
             seen if seen == mine => {}
             seen if (seen ^ mine) & !MILLISECONDS == 0 && bits.load(Ordering::Relaxed) == network.bits => {
                 about.store(mine, Ordering::Release);

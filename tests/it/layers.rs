@@ -20,7 +20,7 @@ pub enum Kind {
 }
 
 /// From the foundation up.
-pub const MODULES: [(&str, Kind); 28] = [
+pub const MODULES: [(&str, Kind); 29] = [
     ("moment", Pure),
     ("x509", Pure),
     ("model", Pure),
