@@ -192,9 +192,11 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
+    type Sitting<'a> = &'a [(u8, u64, bool)];
+
     /// Connections of networks by their number: when each last got on, in
     /// seconds, and whether it was answered.
-    fn seats(most: usize, each: usize, sitting: &[(u8, u64, bool)]) -> (Seats<usize>, Vec<Arc<Seat>>) {
+    fn seats(most: usize, each: usize, sitting: Sitting<'_>) -> (Seats<usize>, Vec<Arc<Seat>>) {
         let mut seats = Seats::new(most, each);
         let mut all = Vec::new();
         for (id, &(network, at, answered)) in sitting.iter().enumerate() {
@@ -208,7 +210,7 @@ mod tests {
 
     #[test]
     fn the_connection_that_matters_least_makes_room() {
-        let full: [(&[(u8, u64, bool)], u8, usize, &str); 9] = [
+        let full: [(Sitting<'_>, u8, usize, &str); 9] = [
             (&[(1, 5, true), (2, 3, true), (3, 4, true)], 9, 1, "the longest idle"),
             (&[(1, 5, true), (2, 3, true), (3, 7, false)], 9, 2, "what never asked, before the idle"),
             (&[(1, 5, false), (2, 3, true), (3, 4, false)], 9, 2, "of these the oldest"),

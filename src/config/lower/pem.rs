@@ -16,6 +16,9 @@ use crate::os::read_regular;
 /// The largest file of certificates or of a key that is read.
 pub(super) const MAX_PEM: u64 = 1 << 20;
 
+/// What was in a file.
+type Pem = Arc<[u8]>;
+
 /// How problems with a certificate and its key are called.
 pub(super) struct Words {
     /// A path, and why its file is no good.
@@ -31,7 +34,7 @@ impl Lower<'_> {
         certificate: Option<(&str, Place)>,
         key: Option<(&str, Place)>,
         words: &Words,
-    ) -> Option<(Arc<[u8]>, Arc<[u8]>)> {
+    ) -> Option<(Pem, Pem)> {
         let certificates = self.pem_file(certificate, "certificates", words, certificates);
         let key = self.pem_file(key, "a private key", words, |pem| {
             let key = private_key(pem)?;
