@@ -41,9 +41,8 @@ pub(super) async fn serve(visit: Arc<Visit>) {
                 let evicted = visit.guest.seat.is_evicted();
                 break if evicted { EXCESSIVE_LOAD } else { finish(&visit, &mut exchanges).await };
             }
-            Some(ended) = exchanges.join_next() => match ended {
-                Ok(Err(Breach)) => break PROTOCOL_ERROR,
-                Ok(Ok(())) | Err(_) => {}
+            Some(ended) = exchanges.join_next() => if let Ok(Err(Breach)) = ended {
+                break PROTOCOL_ERROR;
             },
             stream = connection.accept_bi() => match stream {
                 Ok((send, receive)) => {
