@@ -20,10 +20,11 @@ pub enum Kind {
 }
 
 /// From the foundation up.
-pub const MODULES: [(&str, Kind); 28] = [
+pub const MODULES: [(&str, Kind); 29] = [
     ("moment", Pure),
     ("model", Pure),
     ("rdata", Pure),
+    ("master", Pure),
     ("health", Pure),
     ("steering", Pure),
     ("authority", Pure),
