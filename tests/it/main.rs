@@ -7,6 +7,7 @@ mod events;
 mod history;
 mod holding;
 mod layers;
+mod octodns;
 mod probe;
 mod running;
 mod scenarios;

@@ -14,6 +14,7 @@ mod reload;
 mod start;
 mod stop;
 mod timing;
+mod zone_files;
 
 use std::net::SocketAddr;
 

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use super::super::file::Kind;
 use super::super::place::{Place, Spot};
 use super::super::problem::ProblemKind;
-use super::super::reader::{Field, Named, OneOrMany, Scalar, SingleOrMap, brief};
+use super::super::reader::{Field, Named, Scalar, SingleOrMap, brief};
 use super::super::{shape, value, words};
 use super::Lower;
 use crate::model::Name;
@@ -71,6 +71,11 @@ impl Unsure {
         self.everywhere = true;
     }
 
+    pub(super) fn add_all(&mut self, others: Unsure) {
+        self.everywhere |= others.everywhere;
+        self.owners.extend(others.owners);
+    }
+
     pub(super) fn has(&self, owner: &Name) -> bool {
         self.everywhere || self.owners.contains(owner)
     }
@@ -78,12 +83,7 @@ impl Unsure {
 
 impl Lower<'_> {
     /// The RRsets, and where something couldn't be read.
-    pub(super) fn records(
-        &self,
-        field: &Field<Named<OneOrMany<shape::Record>>>,
-        apex: &Name,
-        ttl: u32,
-    ) -> (Sets, Unsure) {
+    pub(super) fn records(&self, field: &Field<shape::Records>, apex: &Name, ttl: u32) -> (Sets, Unsure) {
         let mut sets = Sets::new();
         let mut unsure = Unsure::default();
         if self.is_torn(field) {
@@ -135,7 +135,7 @@ impl Lower<'_> {
     }
 
     /// An RRset is answered as a whole, over TCP at the latest.
-    fn fits_a_message(&self, owner: &Name, rtype: u16, set: &Set) {
+    pub(super) fn fits_a_message(&self, owner: &Name, rtype: u16, set: &Set) {
         const HEADER: usize = 12;
         const OPT: usize = 11;
         // as any name that a wildcard covers may be asked for
@@ -347,7 +347,7 @@ impl Lower<'_> {
         }
     }
 
-    fn stars(&self, key: &str, name: &Name, place: Place, apex: &Name) {
+    pub(super) fn stars(&self, key: &str, name: &Name, place: Place, apex: &Name) {
         if key.contains('\\') {
             return; // who escapes a letter knows what it is
         }
@@ -465,7 +465,8 @@ pub(super) fn ascii_form(text: &str) -> Option<String> {
     Some(format!("write `{}`", name.to_ascii()))
 }
 
-fn name_help(text: &str) -> String {
+/// What to write for what is not a name.
+pub fn name_help(text: &str) -> String {
     ascii_form(text)
         .unwrap_or_else(|| "write labels of 1 to 63 letters, digits, `-` or `_`, with dots between".into())
 }

@@ -10,6 +10,7 @@ pub mod hale;
 pub mod http2;
 pub mod live;
 pub mod namespace;
+pub mod nsd;
 pub mod programs;
 pub mod scenario;
 pub mod server;
