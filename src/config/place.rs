@@ -228,6 +228,11 @@ impl Gather {
         self.problems.borrow_mut().push(Found { whole: true, file, problem });
     }
 
+    /// Takes back what was recorded of a file.
+    pub fn forget(&self, file: usize) {
+        self.problems.borrow_mut().retain(|found| found.file != file);
+    }
+
     /// Remembers that a file couldn't be read, so that absence proves nothing.
     pub fn set_partial(&self) {
         self.partial.set(true);

@@ -29,8 +29,8 @@ const MAX_LINTS: usize = 20;
 #[derive(Default)]
 pub struct ZoneFiles {
     named: BTreeSet<PathBuf>,
-    /// OctoDNS's among the files of the configuration.
-    claimed: BTreeMap<PathBuf, Parsed>,
+    /// Those among the files of the configuration.
+    claimed: BTreeMap<PathBuf, (usize, Parsed)>,
     held: RefCell<BTreeMap<Place, Held>>,
     looks: Vec<Look>,
 }
@@ -106,7 +106,7 @@ impl ZoneFiles {
         if !self.named.contains(&path) {
             return Some(parsed);
         }
-        self.claimed.insert(path, parsed);
+        self.claimed.insert(path, (file, parsed));
         None
     }
 
@@ -126,9 +126,12 @@ impl ZoneFiles {
         self.held.borrow_mut().remove(&place)
     }
 
-    /// What could be seen of the files before they were read.
+    /// What could be seen of each file before it was read first.
     pub fn into_looks(self) -> Vec<Look> {
-        self.looks
+        let mut known = BTreeSet::new();
+        let mut looks = self.looks;
+        looks.retain(|look| known.insert(look.path.clone()));
+        looks
     }
 
     fn read(&mut self, wanted: &Wanted, gather: &mut Gather) -> Held {
@@ -138,8 +141,10 @@ impl ZoneFiles {
             let help = "write the records under `records` if they shall be in this file".to_owned();
             return refuse(wanted, "it is the file that names it", Some(help), gather);
         }
-        if let Some(parsed) = self.claimed.get(&true_path(path)).filter(|_| wanted.octodns) {
-            return octodns(parsed, wanted, gather);
+        match self.claimed.get(&true_path(path)) {
+            Some((_, parsed)) if wanted.octodns => return octodns(parsed, wanted, gather),
+            Some((file, _)) => gather.forget(*file), // it was never meant to be YAML
+            None => {}
         }
         let octets = match octets(path) {
             Ok(octets) => octets,
