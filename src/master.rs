@@ -127,6 +127,8 @@ pub enum What {
     /// Only queries and messages have it.
     QueryType(String),
     Rdata {
+        /// The word that is meant, or all.
+        value: String,
         rtype: String,
         why: String,
     },

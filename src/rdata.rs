@@ -25,8 +25,9 @@ use crate::model::Name;
 use layout::Layout;
 
 pub use part::Part;
+pub use service::KEYS as SERVICE_KEYS;
 pub use types::{is_data, type_code, type_name};
-pub use word::{Word, quote, words};
+pub use word::{Word, escaped, words};
 
 /// Numbers of the types that have a meaning of their own in a zone.
 pub mod rtype {
@@ -145,7 +146,8 @@ fn generic(words: &[Word<'_>]) -> Result<Box<[u8]>, RdataError> {
     let mut octets = Vec::new();
     part::hexadecimal(digits, &mut octets).map_err(|flaw| wrong(flaw.at + 2, flaw.why, flaw.instead))?;
     if octets.len() != usize::from(length) {
-        let why = format!("{length} octets are announced, and {} follow", octets.len());
+        let announced = count(usize::from(length), "is", "are");
+        let why = format!("{announced} announced, and {} follow", octets.len());
         return Err(wrong(1, why, Some(format!("write `{}` if the octets are right", octets.len()))));
     }
     Ok(octets.into())
@@ -201,6 +203,14 @@ pub fn show(rtype: u16, rdata: &[u8]) -> String {
     })
 }
 
+/// `1 octet is`, `2 octets are`.
+fn count(octets: usize, one: &str, several: &str) -> String {
+    match octets {
+        1 => format!("1 octet {one}"),
+        _ => format!("{octets} octets {several}"),
+    }
+}
+
 impl Layout {
     fn parse(&self, words: &[Word<'_>], origin: &Name) -> Result<Box<[u8]>, RdataError> {
         let mut wire = Vec::new();
@@ -252,7 +262,9 @@ impl Layout {
         }
         if !rest.is_empty() {
             let last = self.parts.len() - 1;
-            return Err(Flaw::new(last, format!("{} octets are left over", rest.len())));
+            let (name, _) = self.parts[last];
+            let left = count(rest.len(), "is", "are");
+            return Err(Flaw::new(last, format!("{left} left over behind the {name}")));
         }
         Ok(split)
     }
@@ -260,6 +272,9 @@ impl Layout {
     fn show(&self, rdata: &[u8]) -> Option<String> {
         let octets = self.split(rdata).ok()?;
         (self.check)(&octets).ok()?;
+        if !self.parts.iter().zip(&octets).all(|((_, part), octets)| part.has_text(octets)) {
+            return None;
+        }
         let mut text = String::new();
         for ((_, part), octets) in self.parts.iter().zip(octets) {
             if !text.is_empty() && !text.ends_with(' ') {

@@ -39,7 +39,7 @@ use crate::model::{Member, Model, Reach, WhenUnavailable};
 use crate::timing::StartUps;
 use dependencies::Needs;
 use pools::Known;
-pub use records::name_help;
+pub use records::{PROVIDER_TYPES, name_help};
 
 /// How many probes at once are taken for granted when `max_probes` is absent.
 const USUAL_MAX_PROBES: u32 = 10_000;
@@ -467,13 +467,17 @@ impl Lower<'_> {
     /// A text; numbers are taken as written.
     fn text<'f>(&self, field: &'f Field<Scalar>) -> Option<(&'f str, Place)> {
         let Field::Given(place, scalar) = field else { return None };
+        Some((self.text_in(scalar, *place)?, *place))
+    }
+
+    fn text_in<'f>(&self, scalar: &'f Scalar, place: Place) -> Option<&'f str> {
         if scalar.kind == Kind::Boolean {
             let kind = ProblemKind::Unquoted { value: scalar.text.clone() };
             let help = format!("put it into quotes to make it a text: \"{}\"", scalar.text);
-            self.gather.refuse(Spot::Value(*place), kind, Some(help));
+            self.gather.refuse(Spot::Value(place), kind, Some(help));
             return None;
         }
-        Some((&scalar.text, *place))
+        Some(&scalar.text)
     }
 
     fn boolean(&self, field: &Field<Scalar>, default: bool) -> bool {
@@ -502,20 +506,24 @@ impl Lower<'_> {
 
     fn optional_number(&self, field: &Field<Scalar>, range: RangeInclusive<u64>) -> Option<u64> {
         let Field::Given(place, scalar) = field else { return None };
+        self.number_in(scalar, *place, range)
+    }
+
+    fn number_in(&self, scalar: &Scalar, place: Place, range: RangeInclusive<u64>) -> Option<u64> {
         let digits = scalar.text.strip_prefix('-').unwrap_or(&scalar.text);
         let plain = !digits.is_empty()
             && digits.bytes().all(|b| b.is_ascii_digit())
             && (digits == "0" || !digits.starts_with('0'));
         if scalar.kind != Kind::Integer || !plain {
             let kind = ProblemKind::NotNumber { value: scalar.shown() };
-            self.gather.refuse(Spot::Value(*place), kind, Some(number_help(scalar, &range)));
+            self.gather.refuse(Spot::Value(place), kind, Some(number_help(scalar, &range)));
             return None;
         }
         let number = scalar.text.parse().ok().filter(|number| range.contains(number));
         if number.is_none() {
             let help = format!("write a number from {} to {}", range.start(), range.end());
             let range = format!("{} to {}", range.start(), range.end());
-            self.out_of_range(*place, &scalar.text, range, Some(help));
+            self.out_of_range(place, &scalar.text, range, Some(help));
         }
         number
     }

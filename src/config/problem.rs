@@ -187,7 +187,6 @@ kinds! {
     not_hello: NotHello { value: String } => "`{value}` is neither a host name nor an address literal";
     not_query_type: NotQueryType { value: String } => "`{value}` is not a type of records";
     not_rcode: NotRcode { value: String } => "`{value}` is not a response code of DNS";
-    not_record_data: NotRecordData { value: String, rtype: String } => "`{value}` is not the data of a record of type {rtype}";
     exec_not_allowed: ExecNotAllowed {} => "a monitor of type exec runs a program, which this server does not allow";
     client_file: ClientFile { path: String, why: String } => "`{path}` cannot be shown to servers: {why}";
     other_key: OtherKey {} => "`client_key` is not the key of `client_certificate`";
@@ -227,13 +226,16 @@ kinds! {
     mailbox: Mailbox { value: String } => "`{value}`: a mailbox is written as a domain name";
     record_type: RecordType { rtype: String } => "records of type `{rtype}` are not supported by this version";
     provider_type: ProviderType { rtype: String } => "`{rtype}` is not a DNS record type, some DNS providers act on it";
-    not_text: NotText { value: String, why: String } => "`{value}` is not a TXT value: {why}";
-    several_values: SeveralValues { count: usize } => "a CNAME has one value, these are {count}";
+    not_rdata: NotRdata { value: String, rtype: String, why: String } => "`{value}` in a record of type {rtype}: {why}";
+    several_values: SeveralValues { rtype: String, count: usize } => "a {rtype} has one value, these are {count}";
     rrset_too_large: RrsetTooLarge { owner: String, rtype: String, octets: usize, limit: usize } => "the {rtype} records of {owner} take {octets} octets of one answer, and at most {limit} fit";
     same_type_twice: SameTypeTwice { owner: String, rtype: String } => "{owner} has its {rtype} records in two places";
     cname_at_apex: CnameAtApex { zone: String } => "a CNAME cannot stand at the apex of a zone ({zone}): SOA and NS are there";
     cname_beside: CnameBeside { owner: String, rtype: String } => "{owner} has a CNAME and {rtype} records; a CNAME stands alone";
     below_cut: BelowCut { what: String, owner: String, cut: String } => "{what} at {owner} is never answered: {cut} is delegated by its NS records";
+    below_dname: BelowDname { what: String, owner: String, dname: String } => "{what} at {owner} is never answered: the DNAME at {dname} leads everything below it elsewhere";
+    wildcard_cut: WildcardCut { rtype: String, owner: String } => "{rtype} records at the wildcard {owner} have no meaning";
+    ds_without_cut: DsWithoutCut { owner: String } => "the DS records at {owner} stand at no zone cut";
     in_child_zone: InChildZone { what: String, owner: String, zone: String } => "{what} at {owner} is never answered: {zone} is a zone of its own";
     no_fallback: NoFallback { name: String } => "the load balancer `{name}` has no `fallback_pool`";
     slo_missed: SloMissed { limit: String, worst: String, parts: String } => "a failure may take {worst} to reach all clients, and the promise is {limit}: {parts}";
@@ -247,7 +249,6 @@ kinds! {
     other_class: OtherClass { value: String } => "`{value}` is another class than IN, which is all that is served";
     not_record_type: NotRecordType { value: String } => "`{value}` is not a record type";
     query_type: QueryType { value: String } => "`{value}` is not a type that a zone holds";
-    not_rdata: NotRdata { rtype: String, why: String } => "not the data of a record of type {rtype}: {why}";
     not_directive: NotDirective { value: String } => "`{value}` is not a directive";
     include: Include { why: String } => "the file is not included: {why}";
     generate: Generate { why: String } => "`$GENERATE`: {why}";
@@ -279,6 +280,7 @@ kinds! {
     all_weights_zero: AllWeightsZero { of: String } => "every weight of {of} is 0, so steering never chooses it";
     unused_weight: UnusedWeight { pool: String } => "the pool `{pool}` is not among `default_pools`, so its weight is unused";
     no_ns_address: NoNsAddress { target: String } => "the name server {target} lies in this zone and has no address";
+    no_target_address: NoTargetAddress { rtype: String, target: String } => "the {rtype} record points to {target}, which lies in this zone and has no address";
     unused_monitor: UnusedMonitor { name: String } => "no pool uses the monitor `{name}`";
     unused_monitor_group: UnusedMonitorGroup { name: String } => "no pool uses the monitor group `{name}`";
     unused_vantage: UnusedVantage { name: String } => "no pool is probed from the vantage `{name}`";

@@ -77,6 +77,22 @@ pub enum SingleOrMap<T> {
     Map(T),
 }
 
+/// A value of any shape, each part of it with its place.
+#[derive(Debug)]
+pub enum Tree {
+    Null,
+    Single(Scalar),
+    List(Vec<Branch>),
+    Map(Vec<(String, Branch)>),
+}
+
+/// A part of a [`Tree`].
+#[derive(Debug)]
+pub struct Branch {
+    pub place: Place,
+    pub tree: Tree,
+}
+
 /// Reads a node into a type; whatever does not fit is recorded.
 pub fn shape<'a, T: Deserialize<'a>>(node: &'a Node, gather: &'a Gather) -> Field<T> {
     Field::deserialize(Reader { node, gather, broken: false }).unwrap_or(Field::Broken(node.place))
@@ -86,6 +102,8 @@ const PLACED: &str = "haledns::Field";
 const MANY: &str = "haledns::OneOrMany";
 const SCALAR: &str = "haledns::Scalar";
 const EITHER: &str = "haledns::SingleOrMap";
+const TREE: &str = "haledns::Tree";
+const BRANCH: &str = "haledns::Branch";
 
 #[derive(Clone, Copy)]
 struct Reader<'a> {
@@ -319,7 +337,10 @@ impl<'a> Deserializer<'a> for Reader<'a> {
         visitor: V,
     ) -> Result<V::Value, Misfit> {
         match (name, &self.node.value) {
-            (PLACED, _) => visitor.visit_seq(Placed { reader: self, next: 0 }),
+            (PLACED, _) => visitor.visit_seq(Placed { reader: self, next: 0, nullable: false }),
+            (BRANCH, _) => visitor.visit_seq(Placed { reader: self, next: 0, nullable: true }),
+            (TREE, Value::Single(kind, text)) => visitor.visit_str(&format!("{}{text}", kind_code(*kind))),
+            (TREE, _) => self.deserialize_any(visitor),
             (MANY, Value::List(items)) => {
                 visitor.visit_seq(Items { items: items.iter(), gather: self.gather })
             }
@@ -411,6 +432,8 @@ impl<'a> MapAccess<'a> for Entries<'a> {
 struct Placed<'a> {
     reader: Reader<'a>,
     next: u8,
+    /// Null is a value, too.
+    nullable: bool,
 }
 
 impl<'a> SeqAccess<'a> for Placed<'a> {
@@ -425,7 +448,7 @@ impl<'a> SeqAccess<'a> for Placed<'a> {
         if broken {
             return Err(Misfit::Recorded);
         }
-        if matches!(node.value, Value::Null) {
+        if !self.nullable && matches!(node.value, Value::Null) {
             let kind = ProblemKind::NullValue { key: gather.key_of(node.place) };
             let help = "write a value, or take the key away".to_owned();
             gather.refuse(Spot::Value(node.place), kind, Some(help));
@@ -498,6 +521,68 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
     }
 }
 
+impl<'de> Deserialize<'de> for Tree {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Tree, D::Error> {
+        struct Visit;
+        impl<'de> Visitor<'de> for Visit {
+            type Value = Tree;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value")
+            }
+            fn visit_unit<E>(self) -> Result<Tree, E> {
+                Ok(Tree::Null)
+            }
+            // its kind, then what is written
+            fn visit_str<E>(self, text: &str) -> Result<Tree, E> {
+                let (kind, text) = text.split_at_checked(1).unwrap_or_default();
+                Ok(Tree::Single(Scalar { kind: kind_of(kind), text: text.to_owned() }))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Tree, A::Error> {
+                let mut items = Vec::new();
+                while let Some(item) = seq.next_element()? {
+                    items.push(item);
+                }
+                Ok(Tree::List(items))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Tree, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Tree::Map(entries))
+            }
+        }
+        deserializer.deserialize_newtype_struct(TREE, Visit)
+    }
+}
+
+impl<'de> Deserialize<'de> for Branch {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Branch, D::Error> {
+        struct Visit;
+        impl<'de> Visitor<'de> for Visit {
+            type Value = Branch;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value")
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Branch, A::Error> {
+                let place = seq.next_element()?.map(Place).expect("a place comes first");
+                let tree = seq.next_element()?.expect("a tree has any shape");
+                Ok(Branch { place, tree })
+            }
+        }
+        deserializer.deserialize_newtype_struct(BRANCH, Visit)
+    }
+}
+
+fn kind_of(code: &str) -> Kind {
+    match code {
+        "b" => Kind::Boolean,
+        "i" => Kind::Integer,
+        "f" => Kind::Float,
+        _ => Kind::Text,
+    }
+}
+
 fn kind_code(kind: Kind) -> char {
     match kind {
         Kind::Boolean => 'b',
@@ -526,12 +611,7 @@ impl<'de> Deserialize<'de> for Scalar {
 fn scalar_of<'de, A: SeqAccess<'de>>(mut parts: A) -> Result<Scalar, A::Error> {
     let kind: Option<String> = parts.next_element()?;
     let text: Option<String> = parts.next_element()?;
-    let kind = match kind.as_deref() {
-        Some("b") => Kind::Boolean,
-        Some("i") => Kind::Integer,
-        Some("f") => Kind::Float,
-        _ => Kind::Text,
-    };
+    let kind = kind_of(kind.as_deref().unwrap_or_default());
     Ok(Scalar { kind, text: text.unwrap_or_default() })
 }
 

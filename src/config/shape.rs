@@ -5,7 +5,7 @@
 
 use serde::Deserialize;
 
-use super::reader::{Field, Named, OneOrMany, Scalar, SingleOrMap};
+use super::reader::{Field, Named, OneOrMany, Scalar, SingleOrMap, Tree};
 
 /// One file.
 #[derive(Debug, Default, Deserialize)]
@@ -325,5 +325,5 @@ pub type HistoryOrOff = SingleOrMap<History>;
 /// `random`, or a map with the policy in it.
 pub type SteeringOrName = SingleOrMap<Steering>;
 
-/// A value of a record: a single one, or a map such as MX has.
-pub type RecordValue = SingleOrMap<Named<Scalar>>;
+/// A value of a record: a single one, or a map, in which SVCB has further ones.
+pub type RecordValue = Tree;

@@ -199,7 +199,6 @@ static SLO: Words = Words { name: "`slo`", ..NONE };
 static STEERING: Words = Words { name: "`endpoint_steering`", ..NONE };
 static SCENARIO: Words = Words { name: "a scenario", ..NONE };
 static STEP: Words = Words { name: "a step", ..NONE };
-static MX: Words = Words { name: "an MX value", aliases: &["priority", "value"], ..NONE };
 
 /// The words for the shape of this name.
 pub fn of(shape: &str) -> &'static Words {
@@ -214,7 +213,6 @@ pub fn of(shape: &str) -> &'static Words {
         "Alert" => &ALERT,
         "Soa" => &SOA,
         "Record" => &RECORD,
-        "Mx" => &MX,
         "Monitor" => &MONITOR,
         "MonitorGroup" => &MONITOR_GROUP,
         "Member" => &MEMBER,

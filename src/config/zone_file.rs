@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use super::file::{self, Kind, Node, Parsed, Value};
 use super::find::{self, look, true_path};
+use super::lower::{PROVIDER_TYPES, name_help};
 use super::place::{Gather, Place, Source, Span, Spot, Stand, Step};
 use super::problem::{Look, ProblemKind};
 use super::reader::{self, Field, Scalar, brief};
@@ -406,9 +407,10 @@ impl Gathering<'_> {
                     let first = *first;
                     self.warn(place, kind, "take one of the two away", Some((first, "it stands first here")));
                 }
-                None if rtype == rtype::CNAME => {
-                    let kind = ProblemKind::SeveralValues { count: set.values.len() + 1 };
-                    let help = "keep one, or let a load balancer choose among addresses".to_owned();
+                None if [rtype::CNAME, rtype::DNAME].contains(&rtype) => {
+                    let (rtype, count) = (type_name(rtype).into_owned(), set.values.len() + 1);
+                    let kind = ProblemKind::SeveralValues { rtype, count };
+                    let help = "keep one".to_owned();
                     let also = (Spot::Value(set.place), "the first one is here");
                     self.gather.refuse_with(Spot::Value(place), kind, Some(help), also);
                 }
@@ -494,20 +496,24 @@ fn kind(what: What, help: Option<String>) -> (ProblemKind, Option<String>) {
         What::Syntax(what) => ProblemKind::NotMaster { what: what.into() },
         What::NoOwner => ProblemKind::NoOwner {},
         What::NotName { value, why } => {
-            let help = help.or_else(|| Some(super::lower::name_help(&value)));
+            let help = help.or_else(|| Some(name_help(&value)));
             return (ProblemKind::NotName { value, why }, help);
         }
         What::OutsideZone { name, apex } => ProblemKind::OutsideZone { name, zone: apex },
         What::NotTtl { value, why } => ProblemKind::NotTtl { value, why: why.into() },
         What::OtherClass(value) => ProblemKind::OtherClass { value },
         What::NotType(value) => {
+            let upper = value.to_ascii_uppercase();
+            if let Some((name, instead)) = PROVIDER_TYPES.iter().find(|(name, _)| *name == upper) {
+                return (ProblemKind::ProviderType { rtype: (*name).into() }, Some((*instead).into()));
+            }
             let known: Vec<_> = rdata::known_types().map(type_name).collect();
-            let near = words::nearest(&value.to_ascii_uppercase(), known.iter().map(|name| &**name));
+            let near = words::nearest(&upper, known.iter().map(|name| &**name));
             let help = near.map(|near| format!("did you mean `{near}`?")).or(help);
             return (ProblemKind::NotRecordType { value }, help);
         }
         What::QueryType(value) => ProblemKind::QueryType { value },
-        What::Rdata { rtype, why } => ProblemKind::NotRdata { rtype, why },
+        What::Rdata { value, rtype, why } => ProblemKind::NotRdata { value, rtype, why },
         What::NotDirective(value) => ProblemKind::NotDirective { value },
         What::Include(why) => ProblemKind::Include { why },
         What::Generate(why) => ProblemKind::Generate { why: why.into() },

@@ -15,7 +15,12 @@ fn length_of(parts: &[&[u8]], name: &str, kind: &str, lengths: &[(u8, usize)]) -
         return Ok(());
     }
     let why = format!("a {name} of {kind} {code} has {length} octets, this one has {}", octets.len());
-    Err(Flaw::new(parts.len() - 1, why))
+    let other = lengths.iter().find(|(_, length)| *length == octets.len());
+    let instead = match other {
+        Some((other, _)) => format!("write {kind} {other} if the {name} is whole"),
+        None => format!("write all of its {} hexadecimal digits", 2 * length),
+    };
+    Err(Flaw::new(parts.len() - 1, why).with(instead))
 }
 
 /// RFC 4034, 4509, 5933, 6605, 9558, 9563; `0 0 0 00` of a CDS asks for

@@ -71,12 +71,14 @@ fn angle(words: &[Word<'_>], at: &mut usize, axis: &Axis) -> Result<u32, Flaw> {
         }
         let number = fixed(word.text, places).filter(|number| (0..=most).contains(number));
         let most = if places == 3 { "59.999".into() } else { most.to_string() };
-        let wrong =
-            || Flaw::new(*at, format!("the {unit} of the {name} are a number from 0 to {most}")).with(HELP);
+        let wrong = || Flaw::new(*at, format!("the {unit} of the {name} are a number from 0 to {most}"));
         total += number.ok_or_else(wrong)? * factor;
         *at += 1;
     }
-    let wrong = || Flaw::new(*at, format!("the {name} ends in {positive} or {negative}")).with(HELP);
+    let wrong = || {
+        Flaw::new(*at, format!("the {name} ends in {positive} or {negative}"))
+            .with(format!("write {positive} or {negative}"))
+    };
     let sign = words.get(*at).and_then(|word| direction(word.text, axis)).ok_or_else(wrong)?;
     if total > axis.most * 3_600_000 {
         return Err(Flaw::new(*at - 1, format!("the {name} is at most {} degrees", axis.most)));
@@ -130,6 +132,11 @@ pub(super) fn check(octets: &[u8]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Whether a text says all of it: no 0 has a power of ten.
+pub(super) fn has_text(octets: &[u8]) -> bool {
+    octets.iter().skip(1).take(3).all(|octet| *octet == 0 || octet >> 4 > 0)
 }
 
 fn number_at(octets: &[u8; 16], at: usize) -> u32 {

@@ -137,7 +137,9 @@ impl Part {
                 let address: Option<Ipv4Addr> = text_of(word).and_then(|text| text.parse().ok());
                 wire.extend(
                     address
-                        .ok_or_else(|| is("an IPv4 address").with("write for example `192.0.2.1`"))?
+                        .ok_or_else(|| {
+                            Flaw::new(0, "an IPv4 address is due").with("write for example `192.0.2.1`")
+                        })?
                         .octets(),
                 );
             }
@@ -145,7 +147,9 @@ impl Part {
                 let address: Option<Ipv6Addr> = text_of(word).and_then(|text| text.parse().ok());
                 wire.extend(
                     address
-                        .ok_or_else(|| is("an IPv6 address").with("write for example `2001:db8::1`"))?
+                        .ok_or_else(|| {
+                            Flaw::new(0, "an IPv6 address is due").with("write for example `2001:db8::1`")
+                        })?
                         .octets(),
                 );
             }
@@ -236,6 +240,11 @@ impl Part {
             Part::Location => location::check(rdata).map(|()| rdata.len()),
             Part::Parameters => service::flaw_in(rdata).map_or(Ok(rdata.len()), Err),
         }
+    }
+
+    /// Whether its text says all that is in octets that have been measured.
+    pub(super) fn has_text(self, octets: &[u8]) -> bool {
+        self != Part::Location || location::has_text(octets)
     }
 
     /// Shows octets that [`Part::length`] has measured.
@@ -415,7 +424,7 @@ fn types_in(octets: &[u8]) -> Option<Vec<u16>> {
         }
         for (at, octet) in (0u16..).zip(bits) {
             let set = (0..8).filter(|bit| octet & (0x80 >> bit) != 0);
-            codes.extend(set.map(|bit| u16::from(*window) << 8 | at * 8 + bit));
+            codes.extend(set.map(|bit| (u16::from(*window) << 8) | (at * 8 + bit)));
         }
         (rest, least) = (after, u16::from(*window) + 1);
     }

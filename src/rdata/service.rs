@@ -19,7 +19,8 @@ const OHTTP: u16 = 8;
 /// Reserved: it is never used (RFC 9460 §14.3.2).
 const INVALID: u16 = 65535;
 
-const KEYS: [&str; 9] =
+/// The parameters that have names, in the order of their numbers.
+pub const KEYS: [&str; 9] =
     ["mandatory", "alpn", "no-default-alpn", "port", "ipv4hint", "ech", "ipv6hint", "dohpath", "ohttp"];
 
 /// Appends the parameters that words mean, in the order of their keys.

@@ -99,16 +99,23 @@ pub(super) fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
     Ok(octets)
 }
 
-/// Writes octets so that they stand within quotes.
-pub fn quote(octets: &[u8], text: &mut String) {
-    text.push('"');
+/// Octets as they stand within quotes.
+pub fn escaped(octets: &[u8]) -> String {
+    let mut text = String::with_capacity(octets.len());
     for &octet in octets {
         match octet {
             b'"' | b'\\' => text.extend(['\\', char::from(octet)]),
             b' '..=b'~' => text.push(char::from(octet)),
-            _ => *text += &format!("\\{octet:03}"),
+            _ => text += &format!("\\{octet:03}"),
         }
     }
+    text
+}
+
+/// Writes octets in quotes.
+pub(super) fn quote(octets: &[u8], text: &mut String) {
+    text.push('"');
+    *text += &escaped(octets);
     text.push('"');
 }
 

@@ -13,6 +13,7 @@ use haledns::model::{
     Serial, SmtpSession, Source, SteeringPolicy, TcpCheck, Thresholds, VantageId, Viewpoints, Weight,
     WhenUnavailable, Window,
 };
+use haledns::rdata;
 
 const CASES: &str = "tests/config";
 
@@ -264,6 +265,87 @@ fn octodns_records_become_rdata() {
     assert_eq!(rdata("10", 1).1, [[192, 0, 2, 10]]);
     assert_eq!(zone.soa.serial, Serial::From(2024010101));
     assert_eq!(&*zone.soa.rname, name("hostmaster.example.com").wire());
+}
+
+#[test]
+fn records_of_every_type_become_rdata() {
+    let loaded = accepted("every_type.yaml");
+    assert_eq!(loaded.lints, []);
+    let zone = &loaded.model.zones[0];
+    let show = |owner: &str, rtype: &str| {
+        let owner = Name::parse(owner, &zone.apex).unwrap();
+        let rtype = rdata::type_code(rtype).unwrap();
+        let set = zone.records.iter().find(|set| set.owner == owner && set.rtype == rtype);
+        let values = set.into_iter().flat_map(|set| &set.rdata);
+        values.map(|rdata| rdata::show(rtype, rdata)).collect::<Vec<_>>()
+    };
+    let digest = "d2abde240d7cd3ee6b4b28c54df034b97983a1d16e8a410e4561cb106618e971";
+    let ds = [
+        "60485 13 2 d4b7d520e7bb5f0f67674a0cceb1e3e0614b93c4f9e99b8383f6a1e4469da50a",
+        "60485 5 1 2bb183af5f22588179a53b0a98631fad1a292118",
+    ];
+    let service = "1 . mandatory=alpn,port alpn=h2,h3 no-default-alpn port=8443 ipv4hint=192.0.2.80 ech=AQID \
+                   ipv6hint=2001:db8::80,2001:db8::81 dohpath=/dns-query{?dns} key65280=a\\032b";
+    let expected: [(&str, &str, &[&str]); 30] = [
+        ("", "NS", &["ns1.example.com.", "ns.example.net."]),
+        ("", "MX", &["10 mail.example.com.", "0 MX2.example.net."]),
+        (
+            "",
+            "CAA",
+            &[
+                "0 issue \"ca.example.net\"",
+                "0 issue \"ca.example.org; account=1\"",
+                "128 iodef \"mailto:\\\"sec\\\"@example.com\"",
+            ],
+        ),
+        ("", "HTTPS", &["0 svc.example.com."]),
+        ("", "CDS", &["0 0 0 00"]),
+        ("ns1", "A", &["192.0.2.53"]),
+        ("ns1", "AAAA", &["2001:db8::53"]),
+        ("alias", "CNAME", &["www.example.net."]),
+        ("old", "DNAME", &["new.example.net."]),
+        ("sub", "DS", &ds),
+        ("svc", "SVCB", &[service, "2 svc.example.net. alpn=h2", "3 svc.example.com."]),
+        ("loc", "LOC", &["31 58 52.1 S 115 49 11.7 E 20m 10m 10m 2m", "1 0 0 N 2 0 0 W -2m 1m 10000m 10m"]),
+        (
+            "naptr",
+            "NAPTR",
+            &[
+                "10 100 \"S\" \"SIP+D2U\" \"!^.*$!sip:info@example.com!\" .",
+                "20 100 \"u\" \"E2U+sip\" \"!^\\\\+1(.*)$!sip:\\\\1@example.com!\" example.com.",
+            ],
+        ),
+        ("_sip._udp", "SRV", &["10 20 5060 mail.example.com."]),
+        ("5", "PTR", &["host.example.net.", "mail.example.com."]),
+        ("ssh", "SSHFP", &["1 1 bf6b6825d2977c511a475bbefb88aad54a92ac73"]),
+        ("key", "OPENPGPKEY", &["mQENBFit2jsBCA=="]),
+        ("spf", "SPF", &["\"v=spf1 -all\""]),
+        ("_443._tcp", "TLSA", &[&format!("3 1 1 {digest}")]),
+        ("_http._tcp", "URI", &["10 1 \"https://www.example.com/a b\""]),
+        (
+            "txt",
+            "TXT",
+            &[
+                "\"first string\" \"second string\" \"\"",
+                "\"v=DKIM1; k=rsa\"",
+                "\"back\\\\slash \\\"quoted\\\" \\195\\169\"",
+                "\"onetwo\"",
+            ],
+        ),
+        ("unknown", "TYPE65280", &["\\# 4 0a000001"]),
+        ("generic", "A", &["192.0.2.1", "192.0.2.2"]),
+        ("host", "HINFO", &["\"x86-64\" \"Linux 6\""]),
+        ("host", "RP", &["admin.example.com. ."]),
+        ("smime", "SMIMEA", &[&format!("3 1 1 {digest}")]),
+        ("mac", "EUI48", &["00-00-5e-00-53-2a"]),
+        ("mail", "A", &["192.0.2.25"]),
+        ("svc", "A", &["192.0.2.80"]),
+        ("sub", "NS", &["ns.example.net."]),
+    ];
+    for (owner, rtype, values) in &expected {
+        assert_eq!(show(owner, rtype), *values, "{owner} {rtype}");
+    }
+    assert_eq!(zone.records.len(), expected.len());
 }
 
 #[test]
@@ -863,7 +945,13 @@ fn no_slip_of_the_hand_is_a_panic() {
         "", " ", "\n", "\t", ":", ": ", "- ", "[", "]", "{", "}", "'", "\"", "*", "&a ", "~", "é", "#", "|",
         "0",
     ];
-    for case in ["pasted_from_api.yaml", "octodns_records.yaml", "three_files/pools.yaml", "health.yaml"] {
+    for case in [
+        "pasted_from_api.yaml",
+        "octodns_records.yaml",
+        "every_type.yaml",
+        "three_files/pools.yaml",
+        "health.yaml",
+    ] {
         let text = fs::read_to_string(Path::new(CASES).join("accepted").join(case)).unwrap();
         let characters: Vec<char> = text.chars().collect();
         for _ in 0..700 {

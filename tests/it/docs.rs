@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use haledns::model::{Model, Name};
-use haledns::{config, simulate, telemetry};
+use haledns::{config, rdata, simulate, telemetry};
 
 use crate::layers::{self, Kind};
 use crate::support::folder::Folder;
@@ -101,6 +101,24 @@ fn the_page_about_scenarios_has_every_key() {
         for key in keys {
             let row = |line: &&str| line.starts_with("| `") && line.contains(&format!("`{key}`"));
             assert!(section.lines().any(|line| row(&line)), "no row for `{key}` of {shape}");
+        }
+    }
+}
+
+/// Every type that has a layout, but the SOA, stands in a table or in the list
+/// below it; every type with keys of its own in the example.
+#[test]
+fn the_page_about_records_has_every_type() {
+    let page = read(Path::new(CONFIGURATION));
+    let section = section(&page, "### Types and their values");
+    for code in rdata::known_types().filter(|code| *code != rdata::rtype::SOA) {
+        let name = rdata::type_name(code);
+        assert!(section.contains(&format!("`{name}`")), "no word of {name}");
+    }
+    for line in section.lines().filter(|line| line.starts_with("| `")) {
+        let types = line.split('|').nth(1).unwrap();
+        for name in types.split(',').map(|name| name.trim().trim_matches('`')) {
+            assert!(section.contains(&format!("type: {name}")), "no example of {name}");
         }
     }
 }

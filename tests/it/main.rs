@@ -9,6 +9,7 @@ mod holding;
 mod layers;
 mod octodns;
 mod probe;
+mod rdata;
 mod running;
 mod scenarios;
 mod serve;

@@ -5,9 +5,36 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::place::{Place, Spot};
 use super::super::problem::ProblemKind;
 use super::Lower;
-use super::records::{A, AAAA, CNAME, MX, NS, Sets, Unsure, type_name};
+use super::records::{Sets, Unsure};
 use super::zones::Balancers;
 use crate::model::Name;
+use crate::rdata::rtype::{A, AAAA, CNAME, DNAME, DS, HTTPS, MX, NS, SRV, SVCB};
+use crate::rdata::{self, type_name};
+
+/// The owners of one type of records of a zone, with their places.
+struct Above<'a> {
+    apex: &'a Name,
+    owners: BTreeMap<&'a Name, Place>,
+}
+
+impl<'a> Above<'a> {
+    fn of(sets: &'a Sets, rtype: u16, apex: &'a Name, at_apex: bool) -> Above<'a> {
+        let sets = sets.iter().filter(|((owner, other), _)| *other == rtype && (at_apex || owner != apex));
+        Above { apex, owners: sets.map(|((owner, _), set)| (owner, set.place)).collect() }
+    }
+
+    /// The closest owner above a name, or the name `itself`.
+    fn closest(&self, name: &Name, itself: bool) -> Option<(Name, Place)> {
+        let mut at = if itself { Some(name.clone()) } else { name.parent() };
+        while let Some(name) = at.filter(|name| name.is_within(self.apex)) {
+            if let Some(place) = self.owners.get(&name) {
+                return Some((name, *place));
+            }
+            at = name.parent();
+        }
+        None
+    }
+}
 
 impl Lower<'_> {
     /// What cannot stand together at one name or above it.
@@ -18,21 +45,8 @@ impl Lower<'_> {
         apex: &Name,
         apexes: &BTreeMap<&Name, Spot>,
     ) {
-        let cuts: BTreeMap<&Name, Place> = sets
-            .iter()
-            .filter(|((owner, rtype), _)| *rtype == NS && owner != apex)
-            .map(|((owner, _), set)| (owner, set.place))
-            .collect();
-        let cut_above = |name: &Name, itself: bool| {
-            let mut at = if itself { Some(name.clone()) } else { name.parent() };
-            while let Some(name) = at.filter(|name| name.is_within(apex) && name != apex) {
-                if let Some((cut, place)) = cuts.get_key_value(&name) {
-                    return Some(((*cut).clone(), *place));
-                }
-                at = name.parent();
-            }
-            None
-        };
+        let cuts = Above::of(sets, NS, apex, false);
+        let dnames = Above::of(sets, DNAME, apex, true);
         let below = |what: String, owner: &Name, spot: Spot, cut: (Name, Place)| {
             self.gather.refuse_with(
                 spot,
@@ -51,14 +65,27 @@ impl Lower<'_> {
                 (at, "that zone is here"),
             );
         };
+        let below_dname = |what: String, owner: &Name, spot: Spot, (dname, place): (Name, Place)| {
+            self.gather.refuse_with(
+                spot,
+                ProblemKind::BelowDname { what, owner: owner.to_string(), dname: dname.to_string() },
+                Some("move it to where the DNAME leads, or take the DNAME away (RFC 6672 §2.4)".into()),
+                (Spot::Value(place), "the DNAME is here"),
+            );
+        };
         for ((owner, rtype), set) in sets {
             let glue = [A, AAAA].contains(rtype);
-            let cut = if glue { None } else { cut_above(owner, *rtype != NS) };
+            let of_parent = [NS, DS].contains(rtype);
+            let what = || format!("the {} record", type_name(*rtype));
+            let cut = if glue { None } else { cuts.closest(owner, !of_parent) };
             if let Some(cut) = cut {
-                below(format!("the {} record", type_name(*rtype)), owner, Spot::Value(set.place), cut);
-            } else if !glue && *rtype != NS {
-                in_child(format!("the {} record", type_name(*rtype)), owner, Spot::Value(set.place));
+                below(what(), owner, Spot::Value(set.place), cut);
+            } else if let Some(dname) = dnames.closest(owner, false) {
+                below_dname(what(), owner, Spot::Value(set.place), dname);
+            } else if !glue && !of_parent {
+                in_child(what(), owner, Spot::Value(set.place));
             }
+            self.cut_types(sets, owner, *rtype, set.place, apex);
             let balancer = balancers.get(owner).filter(|(balancer, _)| balancer.enabled);
             if *rtype == CNAME && owner == apex {
                 self.gather.refuse(
@@ -94,48 +121,102 @@ impl Lower<'_> {
             }
         }
         for (name, (_, place)) in balancers {
-            if let Some(cut) = cut_above(name, true) {
+            if let Some(cut) = cuts.closest(name, true) {
                 below("the load balancer".into(), name, Spot::Key(*place), cut);
+            } else if let Some(dname) = dnames.closest(name, false) {
+                below_dname("the load balancer".into(), name, Spot::Key(*place), dname);
             } else {
                 in_child("the load balancer".into(), name, Spot::Key(*place));
             }
         }
     }
 
+    /// Types that have their meaning at a zone cut, or none at a wildcard.
+    fn cut_types(&self, sets: &Sets, owner: &Name, rtype: u16, place: Place, apex: &Name) {
+        if [NS, DNAME].contains(&rtype) && owner.is_wildcard() {
+            let kind = ProblemKind::WildcardCut { rtype: type_name(rtype).into(), owner: owner.to_string() };
+            let help = "write them at each name that is meant: what a wildcard would lead to isn't defined (RFC 4592 §4)";
+            self.gather.refuse(Spot::Value(place), kind, Some(help.into()));
+        }
+        let has_cut = owner != apex && sets.contains_key(&(owner.clone(), NS));
+        if rtype == DS && !has_cut {
+            let kind = ProblemKind::DsWithoutCut { owner: owner.to_string() };
+            let help = match owner == apex {
+                true => {
+                    "give them to the parent zone: they stand beside its NS records of this zone (RFC 4035 §2.4)"
+                }
+                false => {
+                    "write the NS records of the delegated zone beside them, or take them away (RFC 4035 §2.4)"
+                }
+            };
+            self.gather.refuse(Spot::Value(place), kind, Some(help.into()));
+        }
+    }
+
     /// Names that records point to, as far as this zone knows them.
-    pub(super) fn targets(&self, sets: &Sets, balancers: &Balancers, unsure: &Unsure, apex: &Name) {
+    pub(super) fn targets(
+        &self,
+        sets: &Sets,
+        balancers: &Balancers,
+        unsure: &Unsure,
+        apex: &Name,
+        apexes: &BTreeMap<&Name, Spot>,
+    ) {
         let owners: BTreeSet<&Name> = sets.keys().map(|(owner, _)| owner).collect();
-        for ((_, rtype), set) in sets {
+        let cuts = Above::of(sets, NS, apex, false);
+        let dnames = Above::of(sets, DNAME, apex, true);
+        for ((_, rtype), set) in
+            sets.iter().filter(|((_, rtype), _)| [NS, MX, SRV, SVCB, HTTPS].contains(rtype))
+        {
             for (wire, place) in &set.values {
-                let wire = match *rtype {
-                    NS => &wire[..],
-                    MX => &wire[2..],
-                    _ => continue,
-                };
-                let Some(target) = name_of(wire).filter(|target| target.is_within(apex)) else { continue };
+                let target = rdata::names(*rtype, wire).next().and_then(name_of);
+                let Some(target) = target.filter(|target| target.is_within(apex)) else { continue };
+                // `.` says that there is none, or the owner itself
+                if target == Name::root() {
+                    continue;
+                }
                 let has = |rtype| sets.contains_key(&(target.clone(), rtype));
                 let steered = balancers.contains_key(&target);
+                let unknown = || {
+                    !has(A)
+                        && !has(AAAA)
+                        && !steered
+                        && !unsure.has(&target)
+                        && !wildcard(&target, &owners, apex)
+                };
+                let elsewhere = || {
+                    cuts.closest(&target, true).is_some()
+                        || dnames.closest(&target, false).is_some()
+                        || zone_above(&target, apex, apexes).is_some()
+                };
+                let rtype_shown = || type_name(*rtype).to_string();
                 if has(CNAME) && !steered {
-                    let kind = ProblemKind::AliasTarget {
-                        target: target.to_string(),
-                        rtype: type_name(*rtype).into(),
+                    let kind = ProblemKind::AliasTarget { target: target.to_string(), rtype: rtype_shown() };
+                    let help = match *rtype {
+                        SRV => "point to a name with A or AAAA records (RFC 2782)",
+                        SVCB | HTTPS => "point to what the CNAME points to: one more step is one more query",
+                        _ => "point to a name with A or AAAA records (RFC 2181 §10.3)",
                     };
-                    let help = "point to a name with A or AAAA records (RFC 2181 §10.3)".to_owned();
-                    self.gather.warn(Spot::Value(*place), kind, Some(help), None);
-                } else if *rtype == NS
-                    && !has(A)
-                    && !has(AAAA)
-                    && !steered
-                    && !unsure.has(&target)
-                    && !wildcard(&target, &owners, apex)
-                {
+                    self.gather.warn(Spot::Value(*place), kind, Some(help.to_owned()), None);
+                } else if *rtype == NS && unknown() {
                     let kind = ProblemKind::NoNsAddress { target: target.to_string() };
+                    let help = "write an A or AAAA record for it, or end a name of another zone with a dot";
+                    self.gather.warn(Spot::Value(*place), kind, Some(help.into()), None);
+                } else if [MX, SRV].contains(rtype) && unknown() && !elsewhere() && !doubled(&target, apex) {
+                    let kind =
+                        ProblemKind::NoTargetAddress { rtype: rtype_shown(), target: target.to_string() };
                     let help = "write an A or AAAA record for it, or end a name of another zone with a dot";
                     self.gather.warn(Spot::Value(*place), kind, Some(help.into()), None);
                 }
             }
         }
     }
+}
+
+/// Whether a name has the zone's name twice at its end, which has a lint of its own.
+fn doubled(name: &Name, apex: &Name) -> bool {
+    let apex = apex.wire();
+    name.wire().ends_with(&[&apex[..apex.len() - 1], apex].concat())
 }
 
 /// Whether a wildcard may give the name its addresses.

@@ -8,8 +8,9 @@ use super::super::problem::ProblemKind;
 use super::super::reader::brief;
 use super::Lower;
 use super::conflicts::name_of;
-use super::records::{CNAME, ascii_form};
+use super::records::ascii_form;
 use crate::model::{Name, Zone};
+use crate::rdata::rtype::CNAME;
 
 /// So many CNAMEs are followed.
 const MAX_ALIASES: usize = 8;

@@ -8,9 +8,10 @@ use super::super::reader::{Field, Named, Scalar, brief};
 use super::super::shape;
 use super::super::value::MAX_TTL;
 use super::super::zone_file::{self, Held, ZoneFiles};
-use super::records::{NS, Set, Sets, Unsure, ascii_form};
+use super::records::{Set, Sets, Unsure, ascii_form};
 use super::{Definitions, Lower};
 use crate::model::{LoadBalancer, Name, RecordSet, Serial, Soa, Zone};
+use crate::rdata::rtype::NS;
 use crate::rdata::type_name;
 
 const USUAL_TTL: u32 = 3600;
@@ -143,7 +144,7 @@ impl Lower<'_> {
         let unsure_ns = unsure.has(apex);
         let balancers = self.load_balancers(written.load_balancers, apex, pools, &mut unsure);
         self.conflicts(&sets, &balancers, apex, apexes);
-        self.targets(&sets, &balancers, &unsure, apex);
+        self.targets(&sets, &balancers, &unsure, apex, apexes);
 
         let apex_ns = sets.get(&(apex.clone(), NS));
         if apex_ns.is_none() && !unsure_ns {

@@ -57,7 +57,7 @@ fn a_broken_or_vanished_zone_file_changes_nothing_and_says_why() {
     let mark = hale.mark();
     zones.write("www.zone", "www A 192.0.2\n");
     hale.line_after(mark, KEPT);
-    hale.line_after(mark, "www.zone:1:7: error: not the data of a record of type A");
+    hale.line_after(mark, "www.zone:1:7: error: `192.0.2` in a record of type A");
     assert!(ask(hale.address(), WWW).is(&["192.0.2.1"]));
     zones.write("www.zone", "www A 192.0.2.2\n");
     becomes(&hale, "192.0.2.2");

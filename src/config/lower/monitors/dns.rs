@@ -12,6 +12,7 @@ use crate::config::problem::ProblemKind;
 use crate::config::reader::{Field, OneOrMany, Scalar, brief};
 use crate::config::shape;
 use crate::model::{Check, DnsCheck, Name, NameError};
+use crate::rdata::{self, RdataError, type_name};
 
 /// The codes with names (RFC 6895 §2.3), as `dig` writes them.
 const RCODES: [(&str, u16); 13] = [
@@ -139,15 +140,20 @@ impl Lower<'_> {
         let mut data: Vec<(Box<[u8]>, Place)> = Vec::new();
         for item in field.get().map(|list| &list.0[..]).unwrap_or_default() {
             let Some((text, place)) = self.text(item).filter(|(text, _)| !text.is_empty()) else { continue };
-            let Some(octets) = rdata(text, rtype) else {
-                let rtype = match RecordType::from(rtype) {
-                    RecordType::Unknown(code) => format!("TYPE{code}"),
-                    known => known.to_string(),
-                };
-                let kind = ProblemKind::NotRecordData { value: brief(text), rtype };
-                let help = "write it as `dig` prints it, or as `\\# LENGTH HEX` (RFC 3597)".to_owned();
-                self.gather.refuse(Spot::Value(place), kind, Some(help));
-                continue;
+            let octets = match octets(text, rtype) {
+                Ok(octets) => octets,
+                Err(error) => {
+                    let kind = ProblemKind::NotRdata {
+                        value: brief(text),
+                        rtype: type_name(rtype).into(),
+                        why: error.why,
+                    };
+                    let usual =
+                        || "write it as `dig` prints it, or as `\\# LENGTH HEX` (RFC 3597)".to_owned();
+                    let help = error.instead.unwrap_or_else(usual);
+                    self.gather.refuse(Spot::Value(place), kind, Some(help));
+                    continue;
+                }
             };
             match data.iter().find(|(other, _)| *other == octets) {
                 Some((_, first)) => self.listed_twice(place, *first, "the same value"),
@@ -175,31 +181,19 @@ fn rcode(text: &str) -> Option<u16> {
 }
 
 /// RDATA in canonical form, from what `dig` prints.
-fn rdata(text: &str, rtype: u16) -> Option<Box<[u8]>> {
-    let rtype = RecordType::from(rtype);
-    let data = match text.strip_prefix("\\#") {
-        None => RData::try_from_str(rtype, text).ok()?,
-        Some(generic) => {
-            let wire = generic_rdata(generic)?;
-            let length = Restrict::new(u16::try_from(wire.len()).ok()?);
-            RData::read(&mut BinDecoder::new(&wire), rtype, length).ok()?
-        }
-    };
+fn octets(text: &str, rtype: u16) -> Result<Box<[u8]>, RdataError> {
+    let wire = rdata::parse(rtype, &rdata::words(text)?, &Name::root())?;
+    let length = u16::try_from(wire.len()).expect("RDATA is no longer");
+    // as the probe reads an answer
+    let read = RData::read(&mut BinDecoder::new(&wire), RecordType::from(rtype), Restrict::new(length));
     let mut octets = Vec::new();
     let mut encoder = BinEncoder::new(&mut octets);
     encoder.set_canonical_form(true);
-    data.emit(&mut encoder).ok()?;
-    Some(octets.into())
-}
-
-/// A length and so many octets in hexadecimal digits (RFC 3597 §5).
-fn generic_rdata(text: &str) -> Option<Vec<u8>> {
-    let (length, digits) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
-    let digits: Vec<u8> =
-        digits.chars().filter(|c| *c != ' ').map(|c| Some(c.to_digit(16)? as u8)).collect::<Option<_>>()?;
-    let (pairs, rest) = digits.as_chunks::<2>();
-    let whole = rest.is_empty() && length.parse() == Ok(pairs.len());
-    whole.then(|| pairs.iter().map(|[high, low]| high << 4 | low).collect())
+    let unread = |why: String| RdataError { word: None, why, instead: None };
+    read.map_err(|error| unread(error.to_string()))?
+        .emit(&mut encoder)
+        .map_err(|error| unread(error.to_string()))?;
+    Ok(octets.into())
 }
 
 #[cfg(test)]
@@ -239,13 +233,14 @@ mod tests {
             (16, "\"v=spf1 -all\"", "\\# 12 0b 763d73706631202d616c6c"),
             (123, "\\# 2 ABcd", "\\# 2 ab cd"),
             (123, "\\# 0", "\\# 0"),
+            (16, "\\200", "\\# 2 01c8"),
             (5, "www.example.com.", "\\# 17 03575757076578616d706c6503636f6d00"),
         ] {
-            assert!(rdata(one, rtype).is_some(), "{one}");
-            assert_eq!(rdata(one, rtype), rdata(other, rtype), "{one}, {other}");
+            assert!(octets(one, rtype).is_ok(), "{one}");
+            assert_eq!(octets(one, rtype), octets(other, rtype), "{one}, {other}");
         }
-        assert_ne!(rdata("\"a\" \"b\"", 16), rdata("\"ab\"", 16));
-        assert_ne!(rdata("\"A\"", 16), rdata("\"a\"", 16));
+        assert_ne!(octets("\"a\" \"b\"", 16), octets("\"ab\"", 16));
+        assert_ne!(octets("\"A\"", 16), octets("\"a\"", 16));
         for (rtype, text) in [
             (1, "192.0.2"),
             (1, "::1"),
@@ -258,7 +253,7 @@ mod tests {
             (1, "\\# 4 c00002xx"),
             (1, "\\#"),
         ] {
-            assert_eq!(rdata(text, rtype), None, "{text}");
+            assert!(octets(text, rtype).is_err(), "{text}");
         }
     }
 
@@ -270,7 +265,7 @@ mod tests {
         ];
         for rtype in 0..=260 {
             for text in odd {
-                let _ = rdata(text, rtype);
+                let _ = octets(text, rtype);
             }
         }
     }
