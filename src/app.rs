@@ -426,16 +426,7 @@ pub async fn start_with(
     if let Some(user) = &user {
         user::change(user, state_path.as_deref())?;
     }
-    Ok(Running {
-        server,
-        certificates,
-        control,
-        engine,
-        desk,
-        reloads: wanted_reloads,
-        stop,
-        threads,
-    })
+    Ok(Running { server, certificates, control, engine, desk, reloads: wanted_reloads, stop, threads })
 }
 
 /// Lets operators ask at the directory's socket, if there can be one.

@@ -22,6 +22,7 @@ mod scenario;
 mod shape;
 mod value;
 mod words;
+mod zone_file;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -38,7 +39,8 @@ use rustls::pki_types::pem::PemObject;
 pub use value::{duration, show as show_duration, weight, weight_help};
 pub use words::nearest;
 
-pub use problem::{Also, Excerpt, Problem, ProblemKind, Report, Severity};
+pub use find::look;
+pub use problem::{Also, Excerpt, Look, Problem, ProblemKind, Report, Severity};
 
 use crate::clock;
 use crate::model::{Model, RateLimit};
@@ -46,6 +48,7 @@ use crate::simulate::Script;
 use crate::timing::StartUps;
 use crate::wire::Secrets;
 use crate::x509;
+use file::Parsed;
 use place::{Gather, Source, Span};
 
 /// Files above it are not read.
@@ -58,14 +61,16 @@ pub struct Loaded {
     pub model: Arc<Model>,
     /// What is worth a second look.
     pub lints: Vec<Problem>,
-    /// The files that were read, in the order of the paths.
+    /// The files that were read, in the order of the paths; those of zones last.
     pub files: Vec<PathBuf>,
+    /// Those of zones, which may lie anywhere.
+    pub zone_files: Vec<Look>,
 }
 
 impl Loaded {
     /// The lints as a report, to show them.
     pub fn lint_report(&self) -> Report {
-        Report { problems: self.lints.clone() }
+        Report { problems: self.lints.clone(), ..Report::default() }
     }
 }
 
@@ -290,7 +295,8 @@ pub fn load_promising(paths: &[PathBuf]) -> Result<(Loaded, Option<Report>), Rep
     }
 }
 
-/// As [`load`], from texts; only files of certificates named in them are read.
+/// As [`load`], from texts; only files of certificates and zones named in them
+/// are read.
 pub fn load_texts(files: Vec<(PathBuf, Vec<u8>)>) -> Result<Loaded, Report> {
     let first = files.first().map(|(path, _)| path.clone());
     assemble(files, first.as_deref(), Gather::default())
@@ -310,7 +316,7 @@ pub fn load_scenario(path: &Path, given: &[PathBuf]) -> Result<Script, Report> {
     };
     let node = files.pop().and_then(|(path, octets)| {
         let file = decode(path, octets, &mut gather)?;
-        file::read(file, &mut gather)
+        file::read_whole(file, &mut gather)
     });
     let load = |paths: &[PathBuf]| load(paths).map_err(|report| report.problems);
     let made = match &node {
@@ -320,7 +326,7 @@ pub fn load_scenario(path: &Path, given: &[PathBuf]) -> Result<Script, Report> {
     made.map_err(|elsewhere| {
         let mut problems = gather.into_problems(&BTreeSet::new());
         problems.extend(elsewhere);
-        Report { problems }
+        Report { problems, ..Report::default() }
     })
 }
 
@@ -348,28 +354,43 @@ fn put_together(
     mut gather: Gather,
     past: &dyn Fn(&Settings) -> StartUps,
 ) -> (Loaded, Report) {
-    let paths: Vec<PathBuf> = files.iter().map(|(path, _)| path.clone()).collect();
-    let mut nodes = Vec::new();
+    let mut paths: Vec<PathBuf> = Vec::new();
+    let mut parsed = Vec::new();
     let mut unread = gather.has_problems();
     for (path, octets) in files {
-        match decode(path, octets, &mut gather).and_then(|file| file::read(file, &mut gather)) {
-            Some(node) => nodes.push(node),
+        paths.push(path.clone());
+        match decode(path, octets, &mut gather) {
+            Some(file) => parsed.push((file, file::read(file, &mut gather))),
             None => unread = true,
+        }
+    }
+    let mut zone_files = zone_file::ZoneFiles::named(&parsed, &gather);
+    let mut nodes = Vec::new();
+    for (file, parsed) in parsed {
+        let Some(parsed) = zone_files.claim(file, parsed, &gather) else { continue };
+        match parsed {
+            Parsed::Node(node) => nodes.push(node),
+            Parsed::Empty => {
+                file::refuse_empty(file, &gather);
+                unread = true;
+            }
+            Parsed::Broken => unread = true,
         }
     }
     let shapes: Vec<reader::Field<shape::File>> =
         nodes.iter().map(|node| reader::shape(node, &gather)).collect();
     unread |= shapes.iter().any(|shape| matches!(shape, reader::Field::Broken(_)));
+    unread |= !zone_files.read_all(&shapes, &mut gather);
     if unread {
         gather.set_partial();
     }
-    let (settings, model) = lower::lower(&shapes, &gather, past);
+    let (settings, model) = lower::lower(&shapes, &zone_files, &gather, past);
     // What couldn't be read may hold the zone.
     let zoneless = |shape: &reader::Field<shape::File>| {
         shape.get().is_some_and(|file| {
             // A zone's keys without its name have been refused already.
             let keys = [file.zone.place(), file.zones.place(), file.ttl.place(), file.soa.place()];
-            let maps = [file.records.place(), file.load_balancers.place()];
+            let maps = [file.records.place(), file.load_balancers.place(), file.zone_file.place()];
             keys.into_iter().chain(maps).flatten().next().is_none()
         })
     };
@@ -389,8 +410,20 @@ fn put_together(
 
     allow::unknown(&gather);
     let problems = gather.into_problems(&settings.allow_lints);
-    let loaded = Loaded { settings, model: Arc::new(model), lints: Vec::new(), files: paths };
-    (loaded, Report { problems })
+    let zone_files = zone_files.into_looks();
+    for look in &zone_files {
+        if !paths.contains(&look.path) {
+            paths.push(look.path.clone());
+        }
+    }
+    let loaded = Loaded {
+        settings,
+        model: Arc::new(model),
+        lints: Vec::new(),
+        files: paths,
+        zone_files: zone_files.clone(),
+    };
+    (loaded, Report { problems, zone_files })
 }
 
 /// A file's text, its byte order mark taken off.

@@ -13,6 +13,7 @@ pub mod engine;
 pub mod events;
 pub mod health;
 pub mod history;
+pub mod master;
 pub mod model;
 pub mod moment;
 pub mod notify;

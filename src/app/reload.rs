@@ -2,7 +2,8 @@
 //!
 //! Files are looked at twice a second by name, inode, size and time of change,
 //! which sees renames, symlinks that are swapped and file systems that send no
-//! events alike. A change is read once it has stood still for one look, or when
+//! events alike; so are the files of zones that were named when they were read
+//! last, wherever they lie. A change is read once it has stood still for one look, or when
 //! it never does. One load runs at a time, on a thread of its own: a file system
 //! that hangs holds up nobody else. What cannot be used changes nothing.
 
@@ -12,7 +13,6 @@ use std::fmt;
 use std::fs::DirEntry;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +24,8 @@ use tracing::{error, info, warn};
 
 use super::{Control, systemd};
 use crate::authority::Prepared;
-use crate::config::{self, Identity, Loaded, Report, Settings};
-use crate::model::{Model, Name};
+use crate::config::{self, Identity, Loaded, Look, Report, Settings};
+use crate::model::{Model, Name, Serial, Soa};
 use crate::os;
 use crate::serve::Certificates;
 
@@ -73,6 +73,16 @@ impl Watch {
     }
 }
 
+/// What can be seen of all files without reading them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sight {
+    /// Of the certificate and its key.
+    identity: u64,
+    /// Of all below the paths.
+    paths: u64,
+    zone_files: u64,
+}
+
 /// An operator wants the files read now.
 #[derive(Debug)]
 pub(super) struct Request {
@@ -93,13 +103,14 @@ pub struct Reloader {
     /// What was read last was refused.
     refused: bool,
     looks: Interval,
-    /// What the files looked like when they were last read, and those of the
-    /// certificate and its key.
-    read: (u64, u64),
     /// What encrypted transports show.
     certificates: Option<Arc<Certificates>>,
+    /// Files of zones that what was read last has named.
+    zone_files: Arc<[PathBuf]>,
+    /// What the files looked like when they were last read.
+    read: Sight,
     /// What they looked like a moment ago, if that was different.
-    pending: Option<(u64, u64)>,
+    pending: Option<Sight>,
     /// For how many looks they have been different.
     unrest: u32,
 }
@@ -110,7 +121,12 @@ enum Reloaded {
     /// The files say what they said before.
     Unchanged { was_refused: bool },
     /// This is new.
-    Changed { prepared: Prepared, settings_changed: bool },
+    Changed {
+        prepared: Prepared,
+        settings_changed: bool,
+        /// What is worth a second look.
+        notes: Vec<String>,
+    },
 }
 
 /// Why the last good configuration stays.
@@ -132,7 +148,7 @@ impl fmt::Display for ReloadError {
         match self {
             ReloadError::Config(report) => {
                 let (shown, rest) = report.problems.split_at(report.problems.len().min(PROBLEMS_LOGGED));
-                write!(f, "{}", Report { problems: shown.to_vec() }.text(false))?;
+                write!(f, "{}", Report { problems: shown.to_vec(), ..Report::default() }.text(false))?;
                 match rest.len() {
                     0 => Ok(()),
                     more => write!(f, "… and {more} more; `hale check` shows all"),
@@ -169,7 +185,7 @@ impl Attempt {
                 Ok("another certificate is in force; nothing else has changed".to_owned())
             }
             Ok(Reloaded::Unchanged { .. }) => Ok("nothing has changed".to_owned()),
-            Ok(Reloaded::Changed { prepared, settings_changed }) => {
+            Ok(Reloaded::Changed { prepared, settings_changed, notes }) => {
                 let model = prepared.model();
                 let balancers: usize = model.zones.iter().map(|zone| zone.load_balancers.len()).sum();
                 let endpoints: usize = model.pools.iter().map(|pool| pool.endpoints.len()).sum();
@@ -177,9 +193,10 @@ impl Attempt {
                     true => "; what has changed of `server:` takes effect with the next start",
                     false => "",
                 };
+                let notes: String = notes.iter().map(|note| format!("\n{note}")).collect();
                 Ok(format!(
                     "configuration reloaded: zones {}, load balancers {balancers}, pools {}, endpoints \
-                     {endpoints}{later}",
+                     {endpoints}{later}{notes}",
                     model.zones.len(),
                     model.pools.len(),
                 ))
@@ -202,7 +219,10 @@ impl Attempt {
             Ok(Reloaded::Unchanged { was_refused: true }) => {
                 info!("configuration read again: it is in order, and says what is in force");
             }
-            Ok(Reloaded::Changed { prepared, settings_changed }) => {
+            Ok(Reloaded::Changed { prepared, settings_changed, notes }) => {
+                for note in notes {
+                    warn!("{note}");
+                }
                 if settings_changed {
                     warn!("`server:` has changed; that part takes effect with the next start");
                 }
@@ -227,8 +247,13 @@ impl Reloader {
             looks,
             hangup: watch.hangup,
             requests: mpsc::channel(1).1,
-            read: (watch.seen, watch.identity_seen),
+            read: Sight {
+                paths: watch.seen,
+                identity: watch.identity_seen,
+                zone_files: sight(loaded.zone_files.iter().map(|look| look.seen)),
+            },
             certificates: None,
+            zone_files: loaded.zone_files.into_iter().map(|look| look.path).collect(),
             pending: None,
             unrest: 0,
         }
@@ -276,7 +301,7 @@ impl Reloader {
     }
 
     /// Whether the files have changed and come to rest, or never do.
-    fn has_changed(&mut self, seen: (u64, u64)) -> bool {
+    fn has_changed(&mut self, seen: Sight) -> bool {
         if seen == self.read {
             (self.pending, self.unrest) = (None, 0);
             return false;
@@ -287,20 +312,30 @@ impl Reloader {
     }
 
     /// How the files look now.
-    async fn look(&self) -> (u64, u64) {
-        let (paths, identity) = (self.paths.clone(), self.settings.identity.clone());
-        let look = move || (fingerprint(&paths), identity_fingerprint(identity.as_ref()));
+    async fn look(&self) -> Sight {
+        let (paths, zone_files) = (self.paths.clone(), Arc::clone(&self.zone_files));
+        let identity = self.settings.identity.clone();
+        let look = move || Sight {
+            paths: fingerprint(&paths),
+            identity: identity_fingerprint(identity.as_ref()),
+            zone_files: sight(zone_files.iter().map(|path| config::look(path))),
+        };
         tokio::task::spawn_blocking(look).await.unwrap_or(self.read)
     }
 
-    async fn read_files(&mut self, seen: (u64, u64), force: bool) -> Attempt {
+    async fn read_files(&mut self, seen: Sight, force: bool) -> Attempt {
         (self.read, self.pending, self.unrest) = (seen, None, 0);
         let (load, paths) = (self.load, self.paths.clone());
         let (settings, model) = (self.settings.clone(), Arc::clone(&self.model));
         let mut weighing = tokio::task::spawn_blocking(move || {
-            let weighed = weigh(load(&paths), settings, model, force);
+            let loaded = load(&paths);
+            let zone_files = match &loaded {
+                Ok(loaded) => loaded.zone_files.clone(),
+                Err(report) => report.zone_files.clone(),
+            };
+            let (settings, reloaded) = weigh(loaded, settings, model, force);
             os::give_back_memory();
-            weighed
+            (settings, reloaded, zone_files)
         });
         let weighed = match timeout(SLOW_LOAD, &mut weighing).await {
             Ok(weighed) => weighed,
@@ -309,7 +344,9 @@ impl Reloader {
                 weighing.await
             }
         };
-        let Ok((mut settings, reloaded)) = weighed else { return Attempt::new(Err(ReloadError::Defect)) };
+        let Ok((mut settings, reloaded, zone_files)) = weighed else {
+            return Attempt::new(Err(ReloadError::Defect));
+        };
         if reloaded.is_err() {
             settings.identity.clone_from(&self.settings.identity); // the last good one, as all else
         }
@@ -320,9 +357,11 @@ impl Reloader {
             identity.map(|identity| (identity.certificate.clone(), identity.private_key.clone()))
         };
         if elsewhere(settings.identity.as_ref()) != elsewhere(self.settings.identity.as_ref()) {
-            self.read.1 = identity_fingerprint(settings.identity.as_ref());
+            self.read.identity = identity_fingerprint(settings.identity.as_ref());
         }
         self.settings = settings;
+        self.read.zone_files = sight(zone_files.iter().map(|look| look.seen));
+        self.zone_files = zone_files.into_iter().map(|Look { path, .. }| path).collect();
         let was_refused = std::mem::replace(&mut self.refused, reloaded.is_err());
         let reloaded = match reloaded {
             Ok(Reloaded::Unchanged { .. }) => Ok(Reloaded::Unchanged { was_refused }),
@@ -376,8 +415,35 @@ fn weigh(
     {
         return (settings, Err(error));
     }
+    let notes = serials(&model, &loaded.model);
     let prepared = Prepared::new(loaded.model);
-    (loaded.settings, Ok(Reloaded::Changed { prepared, settings_changed }))
+    (loaded.settings, Ok(Reloaded::Changed { prepared, settings_changed, notes }))
+}
+
+/// Numbers of zones by which a secondary wouldn't see what has changed.
+fn serials(old: &Model, new: &Model) -> Vec<String> {
+    let mut notes = Vec::new();
+    for zone in &new.zones {
+        let before = old.zones.binary_search_by(|before| before.apex.cmp(&zone.apex));
+        let Ok(before) = before.map(|at| &old.zones[at]) else { continue };
+        let (Serial::From(last), Serial::From(next)) = (before.soa.serial, zone.soa.serial) else { continue };
+        let soa = Soa { serial: before.soa.serial, ..zone.soa.clone() };
+        let changed = soa != before.soa || zone.records != before.records;
+        if next == last && changed {
+            notes.push(format!(
+                "the zone {} has changed, and its serial is still {next}: who goes by that number would not see \
+                 it, so the serial that is served goes up by itself",
+                zone.apex
+            ));
+        } else if next.wrapping_sub(last) > i32::MAX as u32 {
+            notes.push(format!(
+                "the serial of the zone {} goes back from {last} to {next}: who goes by that number would not see \
+                 a change, so the serial that is served goes on from where it was",
+                zone.apex
+            ));
+        }
+    }
+    notes
 }
 
 /// Refuses a configuration that would remove more than half of the names, or of
@@ -403,6 +469,13 @@ fn owner_names(model: &Model) -> HashSet<&Name> {
     records.chain(balancers(model)).collect()
 }
 
+/// Several looks as one.
+fn sight(looks: impl Iterator<Item = u64>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    looks.for_each(|seen| seen.hash(&mut hasher));
+    hasher.finish()
+}
+
 /// What can be seen of the files without reading them.
 fn fingerprint(paths: &[PathBuf]) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -426,13 +499,11 @@ fn identity_fingerprint(identity: Option<&Identity>) -> u64 {
 /// configuration: hidden names and links to directories don't, as for
 /// `config::load`.
 fn look_at(path: &Path, hasher: &mut DefaultHasher) {
-    path.hash(hasher);
-    let Ok(metadata) = path.metadata() else { return };
-    if !metadata.is_dir() {
-        (metadata.ino(), metadata.dev(), metadata.size()).hash(hasher);
-        (metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec()).hash(hasher);
+    if !path.is_dir() {
+        config::look(path).hash(hasher);
         return;
     }
+    path.hash(hasher);
     let Ok(entries) = path.read_dir() else { return };
     let mut entries: Vec<_> = entries.flatten().collect();
     entries.sort_by_key(DirEntry::file_name);
@@ -515,10 +586,19 @@ mod tests {
         }
         let mut reloader = Reloader::new(Watch::begin(Vec::new()).unwrap(), good(&[]).unwrap());
         reloader.load = |_| panic!("on purpose");
-        assert!(matches!(reloader.read_files((0, 0), false).await.reloaded, Err(ReloadError::Defect)));
+        assert!(matches!(
+            reloader.read_files(Sight::default(), false).await.reloaded,
+            Err(ReloadError::Defect)
+        ));
         reloader.load = |_| config::load_texts(vec![("a.yaml".into(), "zone: [".into())]);
-        assert!(matches!(reloader.read_files((0, 0), false).await.reloaded, Err(ReloadError::Config(_))));
+        assert!(matches!(
+            reloader.read_files(Sight::default(), false).await.reloaded,
+            Err(ReloadError::Config(_))
+        ));
         reloader.load = good;
-        assert!(matches!(reloader.read_files((0, 0), false).await.reloaded, Ok(Reloaded::Unchanged { .. })));
+        assert!(matches!(
+            reloader.read_files(Sight::default(), false).await.reloaded,
+            Ok(Reloaded::Unchanged { .. })
+        ));
     }
 }

@@ -1,5 +1,5 @@
 //! Lints allowed by a comment: `# hale: allow long_ttl` on the line that is
-//! meant, or on lines of comments directly above it.
+//! meant, or on lines of comments directly above it; `;` in a master file.
 
 use super::place::{Gather, Source, Span};
 use super::problem::ProblemKind;
@@ -10,8 +10,9 @@ const MARK: &str = "hale: allow ";
 
 /// Whether the lint `id` is allowed at a line.
 pub fn at(source: &Source, line: usize, id: &str) -> bool {
-    let allows = |line: usize| allowed(source.line(line)).any(|(allowed, _)| allowed == id);
-    let above = (1..line).rev().take_while(|line| source.line(*line).trim_start().starts_with('#'));
+    let mark = source.comment;
+    let allows = |line: usize| allowed(source.line(line), mark).any(|(allowed, _)| allowed == id);
+    let above = (1..line).rev().take_while(|line| source.line(*line).trim_start().starts_with(mark));
     allows(line) || above.into_iter().any(allows)
 }
 
@@ -22,7 +23,7 @@ pub fn unknown(gather: &Gather) {
             continue;
         }
         for (line, number) in source.text.lines().zip(1..) {
-            for (id, at) in allowed(line).filter(|(id, _)| !ProblemKind::LINTS.contains(id)) {
+            for (id, at) in allowed(line, source.comment).filter(|(id, _)| !ProblemKind::LINTS.contains(id)) {
                 let column = line[..at].chars().count() + 1;
                 let end_column = column + id.chars().count();
                 let span = Span { line: number, column, end_line: number, end_column };
@@ -33,9 +34,9 @@ pub fn unknown(gather: &Gather) {
 }
 
 /// The ids that a line's comment allows, with their octets in the line.
-fn allowed(line: &str) -> impl Iterator<Item = (&str, usize)> {
-    let begin = comment(line).unwrap_or(line.len());
-    let marked = line[begin..].trim_start_matches('#').trim_start();
+fn allowed(line: &str, sign: char) -> impl Iterator<Item = (&str, usize)> {
+    let begin = comment(line, sign).unwrap_or(line.len());
+    let marked = line[begin..].trim_start_matches(sign).trim_start();
     let ids = marked.strip_prefix(MARK).unwrap_or_default();
     let separate = |c: char| c == ',' || c.is_whitespace();
     ids.split(separate)
@@ -43,13 +44,13 @@ fn allowed(line: &str) -> impl Iterator<Item = (&str, usize)> {
         .map(|id| (id, id.as_ptr() as usize - line.as_ptr() as usize))
 }
 
-/// Where a line's comment with the mark begins: at its `#`, which begins the
-/// line or stands behind a space.
-fn comment(line: &str) -> Option<usize> {
+/// Where a line's comment with the mark begins: at its `#`, or `;` in a master
+/// file, which begins the line or stands behind a space.
+fn comment(line: &str, sign: char) -> Option<usize> {
     let mark = line.rfind(MARK)?;
-    let begin = line[..mark].trim_end().trim_end_matches('#').len();
+    let begin = line[..mark].trim_end().trim_end_matches(sign).len();
     let before = line[..begin].chars().next_back();
-    (line[begin..].starts_with('#') && before.is_none_or(char::is_whitespace)).then_some(begin)
+    (line[begin..].starts_with(sign) && before.is_none_or(char::is_whitespace)).then_some(begin)
 }
 
 #[cfg(test)]

@@ -47,23 +47,25 @@ pub enum Kind {
     Text,
 }
 
-/// Reads a file's text; None when a problem left nothing to go on with.
-pub fn read(file: usize, gather: &mut Gather) -> Option<Node> {
+/// What became of a file.
+#[derive(Debug)]
+pub enum Parsed {
+    Node(Node),
+    /// It says nothing.
+    Empty,
+    /// A problem left nothing to go on with; it is recorded.
+    Broken,
+}
+
+/// Reads a file's text.
+pub fn read(file: usize, gather: &mut Gather) -> Parsed {
     let outline = match outline(file, gather) {
         Ok(Some(outline)) => outline,
-        Ok(None) => {
-            let help = "write a zone, pools or monitors in it, or take it away";
-            gather.refuse_file(
-                &gather.source(file).path.clone(),
-                ProblemKind::EmptyFile {},
-                Some(help.into()),
-            );
-            return None;
-        }
+        Ok(None) => return Parsed::Empty,
         Err(refusal) => {
             let (span, kind, help) = *refusal;
             gather.refuse_at(file, span, kind, help);
-            return None;
+            return Parsed::Broken;
         }
     };
     let values = match serde_yaml::from_str::<Meaning>(&gather.source(file).text) {
@@ -73,10 +75,28 @@ pub fn read(file: usize, gather: &mut Gather) -> Option<Node> {
             let refusal = complaint(&error.to_string(), line, column, gather.source(file));
             let (span, kind, help) = *refusal;
             gather.refuse_at(file, span, kind, help);
-            return None;
+            return Parsed::Broken;
         }
     };
-    Some(unite(&outline, values, None, Step::File(file), None, gather))
+    Parsed::Node(unite(&outline, values, None, Step::File(file), None, gather))
+}
+
+/// As [`read`], of a file that has to say something.
+pub fn read_whole(file: usize, gather: &mut Gather) -> Option<Node> {
+    match read(file, gather) {
+        Parsed::Node(node) => Some(node),
+        Parsed::Empty => {
+            refuse_empty(file, gather);
+            None
+        }
+        Parsed::Broken => None,
+    }
+}
+
+/// Records that a file is empty.
+pub fn refuse_empty(file: usize, gather: &Gather) {
+    let help = "write a zone, pools or monitors in it, or take it away";
+    gather.refuse_file(&gather.source(file).path, ProblemKind::EmptyFile {}, Some(help.into()));
 }
 
 type Refusal = Box<(Span, ProblemKind, Option<String>)>;

@@ -6,7 +6,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::place::Gather;
@@ -56,9 +58,21 @@ pub fn read_all(paths: &[PathBuf], limit: u64, gather: &Gather) -> Vec<(PathBuf,
     files
 }
 
+/// What can be seen of a file without reading it: another number when it has
+/// been written, replaced, removed or made.
+pub fn look(path: &Path) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    if let Ok(data) = path.metadata() {
+        (data.ino(), data.dev(), data.size()).hash(&mut hasher);
+        (data.mtime(), data.mtime_nsec(), data.ctime(), data.ctime_nsec()).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
 /// A file's octets, and of one that is too long, or never ends, one more than
 /// the limit.
-fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+pub(super) fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = fs::File::open(path)?;
     let expected = file.metadata()?.len().min(limit);
     let mut octets = Vec::with_capacity(expected as usize + 1);
@@ -67,7 +81,7 @@ fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 }
 
 /// The one path of a file, however it was reached.
-fn true_path(path: &Path) -> PathBuf {
+pub(super) fn true_path(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 

@@ -37,11 +37,13 @@ use super::file::Kind;
 use super::place::{Gather, Place, Spot};
 use super::problem::ProblemKind;
 use super::reader::{Field, Named, OneOrMany, Scalar, brief};
+use super::zone_file::ZoneFiles;
 use super::{LogFormat, Settings, shape, value, words};
 use crate::model::{Member, Model, Reach, WhenUnavailable};
 use crate::timing::StartUps;
 use dependencies::Needs;
 use pools::Known;
+pub use records::{PROVIDER_TYPES, name_help};
 
 /// How many probes at once are taken for granted when `max_probes` is absent.
 const USUAL_MAX_PROBES: u32 = 10_000;
@@ -53,6 +55,7 @@ const MAX_GUESSES: u32 = 200;
 /// Makes the model of all files together; it counts only without problems.
 pub fn lower(
     files: &[Field<shape::File>],
+    zone_files: &ZoneFiles,
     gather: &Gather,
     past: &dyn Fn(&Settings) -> StartUps,
 ) -> (Settings, Model) {
@@ -85,7 +88,7 @@ pub fn lower(
     let made = lower.pools(&known);
     lower.circles(&known.needs, &pools);
     let hosts = known.hosts.into_inner();
-    let zones = lower.zones(given(), &pools);
+    let zones = lower.zones(given(), &pools, zone_files);
     lower.own_names(&hosts, &zones);
     let maintenance = lower.maintenance(given().map(|file| &file.maintenance), &pools);
     let model = Model { pools: made, zones, vantages: sites.vantages, maintenance, ..model };

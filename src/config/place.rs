@@ -55,16 +55,27 @@ pub struct Stand {
 pub struct Source {
     pub path: PathBuf,
     pub text: String,
+    /// What a comment begins with.
+    pub comment: char,
     /// Octet offsets of the lines' beginnings.
     lines: Vec<usize>,
 }
 
 impl Source {
-    /// Takes in a file's text.
+    /// Takes in a YAML file's text.
     pub fn new(path: PathBuf, text: String) -> Source {
+        Source::with(path, text, '#')
+    }
+
+    /// Takes in a master file's text.
+    pub fn master(path: PathBuf, text: String) -> Source {
+        Source::with(path, text, ';')
+    }
+
+    fn with(path: PathBuf, text: String, comment: char) -> Source {
         let breaks = text.bytes().enumerate().filter(|(_, octet)| *octet == b'\n');
         let lines = std::iter::once(0).chain(breaks.map(|(i, _)| i + 1)).collect();
-        Source { path, text, lines }
+        Source { path, text, comment, lines }
     }
 
     /// The line with this number, without its end; empty when there is none.
@@ -116,10 +127,14 @@ impl Gather {
         Place(u32::try_from(self.stands.len() - 1).expect("file sizes are capped far below 2^32 nodes"))
     }
 
+    /// The file a place is in.
+    pub fn path(&self, place: Place) -> &Path {
+        &self.sources[self.file_of(place)].path
+    }
+
     /// The directory of the file a place is in.
     pub fn directory(&self, place: Place) -> &Path {
-        let path = &self.sources[self.file_of(place)].path;
-        path.parent().unwrap_or(Path::new(""))
+        self.path(place).parent().unwrap_or(Path::new(""))
     }
 
     /// Where something is written: file, line and column.
@@ -211,6 +226,11 @@ impl Gather {
         };
         let file = file.unwrap_or(usize::MAX);
         self.problems.borrow_mut().push(Found { whole: true, file, problem });
+    }
+
+    /// Takes back what was recorded of a file.
+    pub fn forget(&self, file: usize) {
+        self.problems.borrow_mut().retain(|found| found.file != file);
     }
 
     /// Remembers that a file couldn't be read, so that absence proves nothing.

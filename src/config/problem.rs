@@ -71,6 +71,16 @@ pub struct Excerpt {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     pub problems: Vec<Problem>,
+    /// Files of zones, which may lie anywhere: with another one, things may be
+    /// in order.
+    pub zone_files: Vec<Look>,
+}
+
+/// A file, and what could be seen of it just before it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Look {
+    pub path: PathBuf,
+    pub seen: u64,
 }
 
 macro_rules! kinds {
@@ -235,6 +245,23 @@ kinds! {
     in_child_zone: InChildZone { what: String, owner: String, zone: String } => "{what} at {owner} is never answered: {zone} is a zone of its own";
     no_fallback: NoFallback { name: String } => "the load balancer `{name}` has no `fallback_pool`";
     slo_missed: SloMissed { limit: String, worst: String, parts: String } => "a failure may take {worst} to reach all clients, and the promise is {limit}: {parts}";
+    // Files of zones.
+    zone_file: ZoneFile { path: String, why: String } => "the zone file `{path}` cannot be read: {why}";
+    format_alone: FormatAlone {} => "`format` says how a `zone_file` is written, and there is none";
+    not_closed: NotClosed { what: String } => "{what} is never closed";
+    not_master: NotMaster { what: String } => "not a master file: {what}";
+    no_owner: NoOwner {} => "the record has no owner name, and none stands before it";
+    not_ttl: NotTtl { value: String, why: String } => "`{value}` is not a TTL: {why}";
+    other_class: OtherClass { value: String } => "`{value}` is another class than IN, which is all that is served";
+    not_record_type: NotRecordType { value: String } => "`{value}` is not a record type";
+    query_type: QueryType { value: String } => "`{value}` is not a type that a zone holds";
+    not_directive: NotDirective { value: String } => "`{value}` is not a directive";
+    include: Include { why: String } => "the file is not included: {why}";
+    generate: Generate { why: String } => "`$GENERATE`: {why}";
+    no_soa: NoSoa { zone: String } => "the zone file has no SOA record, and the zone {zone} no `soa`";
+    second_soa: SecondSoa {} => "a second SOA record, and other than the first";
+    soa_below_apex: SoaBelowApex { owner: String } => "an SOA record at {owner}, which is not the apex";
+    too_many_problems: TooManyProblems { limit: usize } => "after {limit} problems the zone file is not read further";
     // Alerts.
     not_for_alert: NotForAlert { key: String, kind: String } => "`{key}` means nothing to alerts of type {kind}";
     not_receiver: NotReceiver {} => "this is not an address of HTTP";
@@ -284,6 +311,10 @@ kinds! {
     short_start_period: ShortStartPeriod { period: String, run: String } => "the start period of {period} is over before a run of passes is, which takes {run}: then a single outcome decides";
     quicker_than_start: QuickerThanStart { name: String, pool: String, times: u32, start_up: String } => "endpoints of pool `{pool}` came back by themselves {times} times, typically after {start_up}; the monitor `{name}` takes them out sooner than that";
     unknown_lint: UnknownLint { id: String } => "there is no lint `{id}` to allow";
+    string_over_lines: StringOverLines { lines: u32 } => "the string goes on over {lines} lines";
+    signatures_left_out: SignaturesLeftOut { count: usize, types: String } => "{types} records are left out, {count} in all: what another server signed does not fit the answers";
+    ttls_differ: TtlsDiffer { owner: String, rtype: String } => "the {rtype} records of {owner} have different TTLs; the smallest is taken for all";
+    duplicate_record: DuplicateRecord { owner: String, rtype: String } => "this {rtype} record of {owner} stands there already";
     alias_target: AliasTarget { target: String, rtype: String } => "the {rtype} record points to {target}, which is a CNAME";
 }
 

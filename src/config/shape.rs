@@ -20,7 +20,9 @@ pub struct File {
     pub zone: Field<Scalar>,
     pub ttl: Field<Scalar>,
     pub soa: Field<Soa>,
-    pub records: Field<Named<OneOrMany<Record>>>,
+    pub records: Field<Records>,
+    pub zone_file: Field<Scalar>,
+    pub format: Field<Scalar>,
     pub load_balancers: Field<Named<LoadBalancer>>,
     pub zones: Field<Named<Zone>>,
     pub alerts: Field<Named<Alert>>,
@@ -32,7 +34,9 @@ pub struct File {
 pub struct Zone {
     pub ttl: Field<Scalar>,
     pub soa: Field<Soa>,
-    pub records: Field<Named<OneOrMany<Record>>>,
+    pub records: Field<Records>,
+    pub zone_file: Field<Scalar>,
+    pub format: Field<Scalar>,
     pub load_balancers: Field<Named<LoadBalancer>>,
 }
 
@@ -349,6 +353,9 @@ pub struct Record {
     pub value: Field<RecordValue>,
     pub values: Field<OneOrMany<RecordValue>>,
 }
+
+/// Records by owner name, as OctoDNS writes them.
+pub type Records = Named<OneOrMany<Record>>;
 
 /// `off`, or a map of limits.
 pub type HistoryOrOff = SingleOrMap<History>;

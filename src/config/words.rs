@@ -64,14 +64,9 @@ const NO_PLACES: &str = "steering does not go by places; take the key away";
 const BY_ORDER: &str =
     "list the pools in `default_pools`, and steer them by `steering_policy: off` or `random`";
 
-static FILE: Words = Words {
-    name: "a file",
-    fates: &[("places", later(BY_ORDER)), ("zone_file", later("write the records under `records`"))],
-    ..NONE
-};
+static FILE: Words = Words { name: "a file", fates: &[("places", later(BY_ORDER))], ..NONE };
 
-static ZONE: Words =
-    Words { name: "a zone", fates: &[("zone_file", later("write the records under `records`"))], ..NONE };
+static ZONE: Words = Words { name: "a zone", ..NONE };
 
 static SERVER: Words = Words { name: "`server`", ..NONE };
 

@@ -99,6 +99,15 @@ impl Name {
         Ok(wire.into())
     }
 
+    /// Reads a name in wire form, uncompressed; none when the octets are not one.
+    pub fn from_wire(wire: &[u8]) -> Option<Name> {
+        let mut rest = wire;
+        while let Some((&length @ 1..=63, after)) = rest.split_first() {
+            rest = after.get(usize::from(length)..)?;
+        }
+        (rest == [0] && wire.len() <= 255).then(|| Name(wire.to_ascii_lowercase().into()))
+    }
+
     /// The octets as they stand in a message, without compression.
     pub fn wire(&self) -> &[u8] {
         &self.0

@@ -47,7 +47,7 @@ fn every_problem_is_reported_in_these_words() {
 
     // Reported elsewhere: files too large to keep here, or not there at all, and
     // what only a history tells.
-    let elsewhere = ["unreadable", "too_large", "quicker_than_start"];
+    let elsewhere = ["unreadable", "too_large", "too_many_problems", "quicker_than_start"];
     let unseen: Vec<_> =
         ProblemKind::IDS.iter().filter(|id| !seen.contains(*id) && !elsewhere.contains(id)).collect();
     assert!(unseen.is_empty(), "no case reports {unseen:?}");
@@ -884,6 +884,80 @@ fn a_ca_file_lies_beside_the_file_that_names_it() {
     let Check::Http(http) = &loaded.model.monitors[0].check else { panic!("it is https") };
     let roots = http.tls.as_ref().and_then(|tls| tls.extra_roots.as_deref());
     assert_eq!(roots, Some(pem.as_bytes()));
+}
+
+/// A zone in a folder, with its file.
+fn zone_with_file(keys: &str, file: &str, content: impl AsRef<[u8]>) -> Result<Loaded, Report> {
+    let folder = Folder::with("zone.yaml", &format!("zone: example.com\nzone_file: {file}\n{keys}"));
+    fs::write(folder.join(file), content).unwrap();
+    config::load(&[folder.path().to_owned()])
+}
+
+const MASTER: &str =
+    "$TTL 2h\n@ 1h SOA ns1 host 7 2h 20m 14d 60\n@ NS ns1\nns1 A 192.0.2.53\nt TXT \"a\" b ; c\n";
+
+#[test]
+fn keys_of_soa_go_before_the_soa_of_the_zone_file() {
+    let loaded = zone_with_file("soa: { minimum: 30s, rname: dns }\n", "example.zone", MASTER).unwrap();
+    let soa = &loaded.model.zones[0].soa;
+    assert_eq!((soa.serial, soa.ttl, soa.refresh, soa.retry), (Serial::From(7), 3600, 7200, 1200));
+    assert_eq!((soa.expire, soa.minimum), (14 * 86400, 30));
+    assert_eq!(&*soa.mname, name("ns1.example.com").wire());
+    assert_eq!(&*soa.rname, name("dns.example.com").wire());
+    let auto = zone_with_file("soa: { serial: auto }\n", "example.zone", MASTER).unwrap();
+    assert_eq!(auto.model.zones[0].soa.serial, Serial::Auto);
+}
+
+#[test]
+fn records_of_the_zone_file_and_of_the_configuration_are_one_zone() {
+    let keys = "records: { www: { type: A, value: 192.0.2.1 }, ns1: { type: AAAA, value: '2001:db8::1' } }\n";
+    let loaded = zone_with_file(keys, "example.zone", MASTER).unwrap();
+    let sets = loaded.model.zones[0].records.iter();
+    let sets: BTreeSet<_> = sets.map(|set| (set.owner.to_string(), set.rtype, set.ttl)).collect();
+    let expected = [
+        ("example.com.", 2, 7200),
+        ("ns1.example.com.", 1, 7200),
+        ("ns1.example.com.", 28, 3600),
+        ("t.example.com.", 16, 7200),
+        ("www.example.com.", 1, 3600),
+    ];
+    assert_eq!(sets, BTreeSet::from(expected.map(|(owner, rtype, ttl)| (owner.to_owned(), rtype, ttl))));
+    assert_eq!(loaded.files.len(), 2);
+}
+
+#[test]
+fn other_line_ends_and_a_byte_order_mark_change_nothing_in_a_zone_file() {
+    let unix = zone_with_file("", "example.zone", MASTER).unwrap();
+    for text in [MASTER.replace('\n', "\r\n"), format!("\u{feff}{MASTER}"), MASTER.trim_end().to_owned()] {
+        let other = zone_with_file("", "example.zone", &text).unwrap();
+        assert_eq!(other.model, unix.model, "{text:?}");
+    }
+    let wrong = MASTER.replace("192.0.2.53", "192.0.2").replace('\n', "\r\n");
+    let report = zone_with_file("", "example.zone", format!("\u{feff}{wrong}")).unwrap_err();
+    assert_eq!((report.problems[0].line, report.problems[0].column), (4, 7));
+    assert_eq!(
+        report.problems[0].excerpt.as_ref().unwrap().text,
+        "ns1 A 192.0.2",
+        "without a carriage return"
+    );
+}
+
+#[test]
+fn the_format_of_a_zone_file_goes_by_its_name_unless_it_is_said() {
+    let octodns = "---\n'':\n- type: NS\n  value: ns.example.net.\n- type: TXT\n  value: a\\; b\n";
+    for (file, keys) in [("example.yml", ""), ("example.zone", "format: octodns\n")] {
+        let loaded = zone_with_file(keys, file, octodns).unwrap();
+        assert_eq!(&*loaded.model.zones[0].records[1].rdata[0], b"\x04a; b", "{file}");
+    }
+    let master = zone_with_file("format: master\n", "master.yaml", MASTER).unwrap();
+    assert_eq!(master.model, zone_with_file("", "example.zone", MASTER).unwrap().model);
+}
+
+#[test]
+fn a_file_with_a_thousand_problems_is_not_read_to_its_end() {
+    let report = zone_with_file("", "example.zone", "x\n".repeat(2000)).unwrap_err();
+    assert_eq!(report.problems.len(), 1001);
+    assert_eq!(report.problems[1000].kind, ProblemKind::TooManyProblems { limit: 1000 });
 }
 
 #[test]

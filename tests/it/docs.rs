@@ -20,12 +20,19 @@ const HEALTH: &str = "docs/reference/health.md";
 
 /// Plain blocks are whole configurations. `yaml fragment=…` wants the rest of
 /// [`FRAME`] around it, in which nothing needs to be used; `yaml refused` must
-/// be refused; `yaml scenario` is none.
+/// be refused; `yaml scenario` is none. Blocks with `file=NAME` are files that
+/// lie beside.
 #[test]
 fn every_yaml_block_says_what_the_program_takes() {
     let mut wrong = Vec::new();
     let mut count = 0;
     for page in pages() {
+        let beside = Folder::new();
+        for block in blocks(&read(&page)) {
+            if let Some((_, name)) = block.info.split_once("file=") {
+                beside.write(name, &block.text);
+            }
+        }
         for block in blocks(&read(&page)).filter(|block| block.info.starts_with("yaml")) {
             if block.info.contains("scenario") {
                 continue;
@@ -34,7 +41,7 @@ fn every_yaml_block_says_what_the_program_takes() {
             let fragment = block.info.contains("fragment=");
             let text = if fragment { framed(&block.text) } else { block.text.clone() };
             let text = text.replace("/etc/hale/tls/", CERTIFICATES);
-            let loaded = config::load_texts(vec![(page.clone(), text.into_bytes())]);
+            let loaded = config::load_texts(vec![(beside.join("page.yaml"), text.into_bytes())]);
             let place = format!("{}:{}", page.display(), block.line);
             match (loaded, block.info.contains("refused")) {
                 (Ok(_), true) => wrong.push(format!("{place}: is taken, not refused")),

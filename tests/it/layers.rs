@@ -20,11 +20,12 @@ pub enum Kind {
 }
 
 /// From the foundation up.
-pub const MODULES: [(&str, Kind); 29] = [
+pub const MODULES: [(&str, Kind); 30] = [
     ("moment", Pure),
     ("x509", Pure),
     ("model", Pure),
     ("rdata", Pure),
+    ("master", Pure),
     ("health", Pure),
     ("steering", Pure),
     ("authority", Pure),

@@ -17,6 +17,7 @@ mod stop;
 mod systemd;
 mod timing;
 mod user;
+mod zone_files;
 
 use std::net::SocketAddr;
 

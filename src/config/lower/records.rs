@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::super::place::{Place, Spot};
 use super::super::problem::ProblemKind;
-use super::super::reader::{Field, Named, OneOrMany, brief};
+use super::super::reader::{Field, brief};
 use super::super::{shape, value, words};
 use super::Lower;
 use crate::model::Name;
@@ -18,9 +18,10 @@ use crate::rdata::{self, type_code, type_name};
 use keys::OCTODNS;
 
 pub(super) use names::ascii_form;
+pub use names::name_help;
 
 /// Types of OctoDNS that only some providers know.
-const PROVIDER_TYPES: [(&str, &str); 3] = [
+pub const PROVIDER_TYPES: [(&str, &str); 3] = [
     ("ALIAS", "write A and AAAA records, or a load balancer, which may stand at the apex"),
     ("URLFWD", "let a web server redirect"),
     ("DNAME-ALIAS", "write a CNAME"),
@@ -53,6 +54,11 @@ impl Unsure {
         self.everywhere = true;
     }
 
+    pub(super) fn add_all(&mut self, others: Unsure) {
+        self.everywhere |= others.everywhere;
+        self.owners.extend(others.owners);
+    }
+
     pub(super) fn has(&self, owner: &Name) -> bool {
         self.everywhere || self.owners.contains(owner)
     }
@@ -60,12 +66,7 @@ impl Unsure {
 
 impl Lower<'_> {
     /// The RRsets, and where something couldn't be read.
-    pub(super) fn records(
-        &self,
-        field: &Field<Named<OneOrMany<shape::Record>>>,
-        apex: &Name,
-        ttl: u32,
-    ) -> (Sets, Unsure) {
+    pub(super) fn records(&self, field: &Field<shape::Records>, apex: &Name, ttl: u32) -> (Sets, Unsure) {
         let mut sets = Sets::new();
         let mut unsure = Unsure::default();
         if self.is_torn(field) {
@@ -117,7 +118,7 @@ impl Lower<'_> {
     }
 
     /// An RRset is answered as a whole, over TCP at the latest.
-    fn fits_a_message(&self, owner: &Name, rtype: u16, set: &Set) {
+    pub(super) fn fits_a_message(&self, owner: &Name, rtype: u16, set: &Set) {
         const HEADER: usize = 12;
         const OPT: usize = 11;
         // as any name that a wildcard covers may be asked for

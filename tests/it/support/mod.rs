@@ -11,6 +11,7 @@ pub mod http2;
 pub mod live;
 pub mod message;
 pub mod namespace;
+pub mod nsd;
 pub mod programs;
 pub mod scenario;
 pub mod server;

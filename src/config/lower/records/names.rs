@@ -66,7 +66,8 @@ impl Lower<'_> {
         }
     }
 
-    fn stars(&self, key: &str, name: &Name, place: Place, apex: &Name) {
+    /// A `*` that is a letter.
+    pub(in super::super) fn stars(&self, key: &str, name: &Name, place: Place, apex: &Name) {
         if key.contains('\\') {
             return; // who escapes a letter knows what it is
         }
@@ -128,7 +129,8 @@ pub(in super::super) fn ascii_form(text: &str) -> Option<String> {
     Some(format!("write `{}`", name.to_ascii()))
 }
 
-fn name_help(text: &str) -> String {
+/// What to write for what is not a name.
+pub fn name_help(text: &str) -> String {
     ascii_form(text)
         .unwrap_or_else(|| "write labels of 1 to 63 letters, digits, `-` or `_`, with dots between".into())
 }

@@ -1,0 +1,32 @@
+"""Reads a zone as OctoDNS does, dumps it as OctoDNS does, and writes it as a master file.
+
+dump.py SOURCE_FOLDER TARGET_FOLDER ZONE MASTER_FILE
+"""
+import sys
+
+from octodns.manager import Manager
+from octodns.provider.yaml import YamlProvider
+from octodns.zone import Zone
+
+source, target, name, master = sys.argv[1:]
+config = f"{target}/octodns.conf"
+with open(config, "w") as file:
+    print(
+        "providers:\n"
+        f"  source: {{ class: octodns.provider.yaml.YamlProvider, directory: {source}, enforce_order: false }}\n"
+        f"zones: {{ {name}: {{ sources: [source], targets: [] }} }}",
+        file=file,
+    )
+Manager(config).dump(name, target, sources=["source"], lenient=True)
+
+zone = Zone(name, [])
+YamlProvider("source", source, enforce_order=False).populate(zone, lenient=True)
+with open(master, "w") as file:
+    print(f"{name} 3600 IN SOA ns1.{name} hostmaster.{name} 1 3600 600 604800 30", file=file)
+    for record in sorted(zone.records):
+        if record._type in ("TXT", "SPF"):
+            values = [value.replace("\\;", ";") for value in record.chunked_values]
+        else:
+            values = record.to_rrset().rdatas
+        for value in values:
+            print(record.fqdn, record.ttl, "IN", record._type, value, file=file)
