@@ -528,7 +528,10 @@ impl<'a, F: FnMut(Include<'_>) -> Result<Vec<u8>, Refused>> Reader<'a, F> {
         }
         let rdata = rdata::parse(rtype, &parts(data), from.name).map_err(|error| {
             let word = error.word.and_then(|i| data.get(i));
-            let what = What::Rdata { rtype: rdata::type_name(rtype).into_owned(), why: error.why };
+            let all = || data.iter().map(Written::shown).collect::<Vec<_>>().join(" ");
+            let value = brief(&word.map_or_else(all, |word| word.shown().into_owned()));
+            let rtype = rdata::type_name(rtype).into_owned();
+            let what = What::Rdata { value, rtype, why: error.why };
             let at = match word {
                 Some(word) => from.at(&word.token),
                 None => from.span(data).unwrap_or(whole),
