@@ -33,7 +33,7 @@ impl Nsd {
                 "server:\n  ip-address: 127.0.0.1\n  port: {}\n  username: \"\"\n  chroot: \"\"\n  database: \"\"\n  \
                  zonelistfile: \"{path}/zone.list\"\n  xfrdfile: \"{path}/xfrd.state\"\n  xfrdir: \"{path}\"\n  \
                  pidfile: \"{path}/nsd.pid\"\n  logfile: \"{path}/log\"\n  server-count: 1\n  \
-                 minimal-responses: yes\n  round-robin: no\n  refuse-any: no\nremote-control:\n  \
+                 minimal-responses: yes\n  round-robin: no\n  refuse-any: no\n  rrl-ratelimit: 0\nremote-control:\n  \
                  control-enable: no\nzone:\n  name: {zone}\n  zonefile: \"{}\"\n",
                 address.port(),
                 file.display()
