@@ -528,7 +528,8 @@ impl<'a, F: FnMut(Include<'_>) -> Result<Vec<u8>, Refused>> Reader<'a, F> {
         }
         let rdata = rdata::parse(rtype, &parts(data), from.name).map_err(|error| {
             let word = error.word.and_then(|i| data.get(i));
-            let all = || data.iter().map(Written::shown).collect::<Vec<_>>().join(" ");
+            let all = if data.is_empty() { words } else { data };
+            let all = || all.iter().map(Written::shown).collect::<Vec<_>>().join(" ");
             let value = brief(&word.map_or_else(all, |word| word.shown().into_owned()));
             let rtype = rdata::type_name(rtype).into_owned();
             let what = What::Rdata { value, rtype, why: error.why };

@@ -19,8 +19,9 @@ pub fn state(window: Window, unix: u64) -> (bool, Option<u64>) {
             let (from, length) = (u64::from(from), u64::from(length).min(WEEK));
             let passed = (unix + EPOCH_IN_WEEK + WEEK - from % WEEK) % WEEK;
             match passed < length {
-                true => (true, Some(unix - passed + length)),
-                false => (false, Some(unix - passed + WEEK)),
+                // added first: a window may have opened before 1970
+                true => (true, Some(unix + length - passed)),
+                false => (false, Some(unix + WEEK - passed)),
             }
         }
     }
@@ -44,6 +45,8 @@ mod tests {
             (sunday, MONDAY + 3599, (true, Some(MONDAY + 3600))),
             (sunday, MONDAY + 3600, (false, Some(MONDAY + WEEK - 3600))),
             (sunday, MONDAY - 3600, (true, Some(MONDAY + 3600))),
+            (sunday, 0, (false, Some(3 * DAY + 23 * 3600))),
+            (Window::Weekly { from: 0, length: WEEK as u32 }, 0, (true, Some(4 * DAY))),
         ] {
             assert_eq!(state(window, unix), expected, "{window:?} at {unix}");
         }

@@ -175,7 +175,7 @@ fn dig(server: SocketAddr, questions: &[String], transport: &str) -> Vec<Reply> 
     let output = Command::new("dig")
         .args([&format!("@{}", server.ip()), "-p", &server.port().to_string(), transport])
         .args(["+noall", "+comments", "+answer", "+authority", "+unknownformat", "+norec", "+nocookie"])
-        .args(["+noidnin", "+noidnout", "+tries=1", "+time=10", "+ignore", "-f"])
+        .args(["+noidnin", "+noidnout", "+tries=4", "+time=5", "+ignore", "-f"])
         .arg(folder.join("questions"))
         .output()
         .unwrap();

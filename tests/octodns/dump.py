@@ -8,6 +8,14 @@ from octodns.manager import Manager
 from octodns.provider.yaml import YamlProvider
 from octodns.zone import Zone
 
+
+
+def quoted(text):
+    """A text as strings of 255 octets."""
+    parts = [text[at : at + 255] for at in range(0, len(text), 255)]
+    return " ".join('"' + part.replace("\\", "\\\\").replace('"', '\\"') + '"' for part in parts)
+
+
 source, target, name, master = sys.argv[1:]
 config = f"{target}/octodns.conf"
 with open(config, "w") as file:
@@ -25,7 +33,7 @@ with open(master, "w") as file:
     print(f"{name} 3600 IN SOA ns1.{name} hostmaster.{name} 1 3600 600 604800 30", file=file)
     for record in sorted(zone.records):
         if record._type in ("TXT", "SPF"):
-            values = [value.replace("\\;", ";") for value in record.chunked_values]
+            values = [quoted(value.replace("\\;", ";")) for value in record.values]
         else:
             values = record.to_rrset().rdatas
         for value in values:

@@ -1,12 +1,14 @@
 //! NSD, an authoritative server of other people, on a port of its own.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use hickory_proto::op::ResponseCode;
 use rustix::process::Signal;
 
+use super::dns::try_ask;
 use super::folder::Folder;
 use super::hale::{self, until};
 
@@ -31,7 +33,7 @@ impl Nsd {
                 "server:\n  ip-address: 127.0.0.1\n  port: {}\n  username: \"\"\n  chroot: \"\"\n  database: \"\"\n  \
                  zonelistfile: \"{path}/zone.list\"\n  xfrdfile: \"{path}/xfrd.state\"\n  xfrdir: \"{path}\"\n  \
                  pidfile: \"{path}/nsd.pid\"\n  logfile: \"{path}/log\"\n  server-count: 1\n  \
-                 minimal-responses: yes\n  round-robin: no\n  refuse-any: no\nremote-control:\n  \
+                 minimal-responses: yes\n  round-robin: no\n  refuse-any: no\n  rrl-ratelimit: 0\nremote-control:\n  \
                  control-enable: no\nzone:\n  name: {zone}\n  zonefile: \"{}\"\n",
                 address.port(),
                 file.display()
@@ -52,7 +54,7 @@ impl Nsd {
                     fs::read_to_string(folder.join("log")).unwrap_or_default()
                 );
             }
-            TcpStream::connect(address).is_ok()
+            try_ask(address, zone).is_some_and(|reply| reply.rcode == ResponseCode::NoError)
         });
         Nsd { child, address, _folder: folder }
     }
