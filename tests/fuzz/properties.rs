@@ -138,7 +138,7 @@ pub fn yaml(octets: &[u8]) {
     match config::load_texts(vec![(path, octets.to_vec())]) {
         Ok(loaded) => {
             let snapshot = snapshot(loaded.model);
-            assert_eq!(snapshot.serials.is_empty(), false, "a configuration has a zone");
+            assert!(!snapshot.serials.is_empty(), "a configuration has a zone");
         }
         Err(report) => assert!(!report.text(false).is_empty()),
     }
