@@ -160,10 +160,16 @@ impl Part {
                 let name = crate::model::Name::wire_of(text, origin);
                 wire.extend(name.map_err(|error| Flaw::new(0, error.to_string()))?);
             }
-            Part::Text => character_string(0, name, word, wire)?,
+            Part::Text => character_string(0, name, word, None, wire)?,
             Part::Texts => {
                 for (at, word) in words.iter().enumerate() {
-                    character_string(at, name, *word, wire)?;
+                    character_string(
+                        at,
+                        name,
+                        *word,
+                        Some("cut it into several texts, each in quotes"),
+                        wire,
+                    )?;
                 }
             }
             Part::Hex => hexadecimal(words, wire)?,
@@ -299,11 +305,17 @@ fn mnemonic<T: Copy>(of: &[(&str, T)], word: Word<'_>) -> Option<T> {
     of.iter().find(|(name, _)| name.eq_ignore_ascii_case(text)).map(|(_, code)| *code)
 }
 
-fn character_string(at: usize, name: &str, word: Word<'_>, wire: &mut Vec<u8>) -> Result<(), Flaw> {
+fn character_string(
+    at: usize,
+    name: &str,
+    word: Word<'_>,
+    instead: Option<&str>,
+    wire: &mut Vec<u8>,
+) -> Result<(), Flaw> {
     let octets = unescape(word.text).map_err(|why| Flaw::new(at, why))?;
     let length = u8::try_from(octets.len()).map_err(|_| {
         let why = format!("the {name} has at most 255 octets, this one has {}", octets.len());
-        Flaw::new(at, why)
+        Flaw { at, why, instead: instead.map(str::to_owned) }
     })?;
     wire.push(length);
     wire.extend(octets);

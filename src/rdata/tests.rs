@@ -77,7 +77,11 @@ fn the_wrong_word_is_told() {
             "a b 1 2 3 4 5x",
             "6: the minimum is a number of seconds, or a sum such as `1h30m`, of at most 4294967295 s",
         ),
-        ("TXT", &long, "0: the text has at most 255 octets, this one has 256"),
+        (
+            "TXT",
+            &long,
+            "0: the text has at most 255 octets, this one has 256; cut it into several texts, each in quotes",
+        ),
         ("TXT", r"a b\256", "1: the escape \\256 is above 255"),
         ("TXT", "\"a", "a closing quote is missing"),
         ("HINFO", "a", "1: the operating system is missing; write for example `\"x86-64\" \"Linux\"`"),

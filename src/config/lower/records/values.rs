@@ -151,11 +151,14 @@ impl Lower<'_> {
             self.empty_list(strings.place, "write a string; '' is one, too");
             return None;
         }
-        let words = items.iter().map(|item| {
-            let text = self.text_in(self.single(item)?, item.place)?;
-            Some(Placed::quoted(rdata::escaped(text.replace("\\;", ";").as_bytes()), item.place))
-        });
-        words.collect()
+        // all of them are looked at, whatever is wrong with one
+        let words: Vec<Option<Placed<'v>>> = (items.iter())
+            .map(|item| {
+                let text = self.text_in(self.single(item)?, item.place)?;
+                Some(Placed::quoted(rdata::escaped(text.replace("\\;", ";").as_bytes()), item.place))
+            })
+            .collect();
+        words.into_iter().collect()
     }
 
     fn key_words<'v>(
