@@ -13,7 +13,7 @@ use haledns::rdata;
 use crate::support::folder::Folder;
 use crate::support::hale::Hale;
 use crate::support::nsd::Nsd;
-use crate::support::programs::{missing, need};
+use crate::support::programs::{need, need_python};
 
 /// A reply as `dig` prints it, data in octets.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ struct Reply {
 /// the dump as it is, and NSD what OctoDNS makes a master file of.
 #[test]
 fn what_octodns_dumps_is_answered_as_nsd_answers_it() {
-    let Some(python) = python() else { return };
+    let Some(python) = need_python("octodns.manager") else { return };
     if !(need("nsd") && need("dig")) {
         return;
     }
@@ -203,18 +203,4 @@ fn reply(text: &str) -> Reply {
         answer: section("ANSWER SECTION"),
         authority: section("AUTHORITY SECTION"),
     }
-}
-
-/// The Python that has OctoDNS: that of `HALE_OCTODNS_PYTHON`, or the usual one.
-fn python() -> Option<String> {
-    let given = std::env::var("HALE_OCTODNS_PYTHON").ok();
-    let candidates = given.into_iter().chain(["python3".to_owned()]);
-    let found = candidates.into_iter().find(|python| {
-        let import = Command::new(python).args(["-c", "import octodns.manager"]).output();
-        import.is_ok_and(|output| output.status.success())
-    });
-    if found.is_none() {
-        missing("the Python package `octodns` is not installed, see HALE_OCTODNS_PYTHON in .ci/run");
-    }
-    found
 }

@@ -786,7 +786,7 @@ fn aioquic_asks_over_quic_and_http3() {
         let world = World::at(kind, LOOPBACK, Limits::default(), told);
         let port = world.address().port().to_string();
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/aioquic_client.py");
-        let output = Command::new(python).args([script, &port, alpn, "50"]).output().unwrap();
+        let output = Command::new(&python).args([script, &port, alpn, "50"]).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         assert_eq!(text.trim(), "50 answers", "{}", String::from_utf8_lossy(&output.stderr));
         let totals = world.counters();

@@ -66,7 +66,7 @@ impl Everything {
         let running = runtime.block_on(app::start(&loaded, &LOOPBACK, Box::new(|_, _| ()))).unwrap();
         let addresses = running.addresses();
         let client = Arc::new(encrypted::client(authority.store(), &[]));
-        folder.write("roots.pem", std::str::from_utf8(authority.roots().unwrap()).unwrap());
+        folder.write("roots.pem", std::str::from_utf8(&authority.roots().unwrap()).unwrap());
         let roots = authority.store();
         Everything { running: Some(running), addresses, client, roots, folder, runtime }
     }

@@ -37,9 +37,11 @@ pub fn missing(why: &str) -> bool {
 }
 
 /// A Python that has `module`, under the same condition.
-pub fn need_python(module: &str) -> Option<&'static str> {
-    // The system's packages are the system's Python's.
-    let found = ["/usr/bin/python3", "python3"].into_iter().find(|python| {
+pub fn need_python(module: &str) -> Option<String> {
+    // The system's packages are the system's Python's; what PyPI alone has is that of the check.
+    let own = std::env::var("HALE_TEST_PYTHON").ok();
+    let usual = ["/usr/bin/python3", "python3"].map(str::to_owned);
+    let found = own.into_iter().chain(usual).find(|python| {
         let import = Command::new(python).args(["-c", &format!("import {module}")]).output();
         import.is_ok_and(|output| output.status.success())
     });
