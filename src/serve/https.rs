@@ -146,6 +146,16 @@ enum Made {
     NoRoom(u32),
 }
 
+/// Reads a body that nobody wants, as far as it could have been a message.
+async fn skim(mut body: Incoming) {
+    let mut seen = 0;
+    while seen <= MESSAGE
+        && let Some(Ok(frame)) = body.frame().await
+    {
+        seen += frame.data_ref().map_or(0, Bytes::len);
+    }
+}
+
 impl Session {
     async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let (head, body) = request.into_parts();
@@ -153,7 +163,11 @@ impl Session {
         let headless = head.method == Method::HEAD;
         let message = match asked {
             Asked::Message(message) => Ok((message, None)),
-            Asked::Refused(status) => Err(status),
+            Asked::Refused(status) => {
+                // a client that is still sending takes a stream that ends early for an error
+                let _ = timeout(self.shared.limits.tcp_message, skim(body)).await;
+                Err(status)
+            }
             Asked::Body => {
                 let read = timeout(self.shared.limits.tcp_message, self.read(&head, body));
                 read.await.unwrap_or(Err(StatusCode::REQUEST_TIMEOUT))
