@@ -139,8 +139,11 @@ pub fn parse(message: &[u8], header: &Header, cookies: bool, key: &mut Key) -> R
     let [_, counts @ ..] = header.counts;
     let rest = match question {
         Some(question) => read_records(message, question.end, counts, cookies),
-        None if header.counts[0] == 0 => read_records(message, 12, counts, cookies),
-        None => Err(None),
+        // EDNS may be found behind no question, or several, too (RFC 9619 §4)
+        None => match skip_questions(message, header.counts[0]) {
+            Some(at) => read_records(message, at, counts, cookies),
+            None => Err(None),
+        },
     };
     let edns = match rest {
         Ok(edns) | Err(edns) => edns,
@@ -234,6 +237,11 @@ fn read_options(mut rdata: &[u8], cookies: bool, opt: &mut Edns) -> Option<()> {
         }
     }
     rdata.is_empty().then_some(())
+}
+
+/// Where so many questions end.
+fn skip_questions(message: &[u8], count: u16) -> Option<usize> {
+    (0..count).try_fold(12, |at, _| Some(skip_name(message, at)? + 4))
 }
 
 /// Where the name at `at` ends; pointers are not followed.
