@@ -287,6 +287,7 @@ kinds! {
     all_weights_zero: AllWeightsZero { of: String } => "every weight of {of} is 0, so steering never chooses it";
     unused_weight: UnusedWeight { pool: String } => "the pool `{pool}` is not among `default_pools`, so its weight is unused";
     no_ns_address: NoNsAddress { target: String } => "the name server {target} lies in this zone and has no address";
+    no_such_target: NoSuchTarget { rtype: String, target: String } => "the {rtype} record points to {target}, which lies in this zone and doesn't exist";
     no_target_address: NoTargetAddress { rtype: String, target: String } => "the {rtype} record points to {target}, which lies in this zone and has no address";
     unused_monitor: UnusedMonitor { name: String } => "no pool uses the monitor `{name}`";
     unused_monitor_group: UnusedMonitorGroup { name: String } => "no pool uses the monitor group `{name}`";

@@ -146,10 +146,12 @@ enum Made {
     NoRoom(u32),
 }
 
-/// Reads a body that nobody wants, as far as it could have been a message.
-async fn skim(mut body: Incoming) {
+/// Reads a body that nobody wants, as far as one may come in good faith: a
+/// client that is still sending takes a stream that ends early for an error.
+async fn skim(body: &mut Incoming) {
+    const ENOUGH: usize = 1 << 20;
     let mut seen = 0;
-    while seen <= MESSAGE
+    while seen <= ENOUGH
         && let Some(Ok(frame)) = body.frame().await
     {
         seen += frame.data_ref().map_or(0, Bytes::len);
@@ -158,18 +160,17 @@ async fn skim(mut body: Incoming) {
 
 impl Session {
     async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
-        let (head, body) = request.into_parts();
+        let (head, mut body) = request.into_parts();
         let asked = doh::read(&head, &self.path);
         let headless = head.method == Method::HEAD;
         let message = match asked {
             Asked::Message(message) => Ok((message, None)),
             Asked::Refused(status) => {
-                // a client that is still sending takes a stream that ends early for an error
-                let _ = timeout(self.shared.limits.tcp_message, skim(body)).await;
+                let _ = timeout(self.shared.limits.tcp_message, skim(&mut body)).await;
                 Err(status)
             }
             Asked::Body => {
-                let read = timeout(self.shared.limits.tcp_message, self.read(&head, body));
+                let read = timeout(self.shared.limits.tcp_message, self.read(&head, &mut body));
                 read.await.unwrap_or(Err(StatusCode::REQUEST_TIMEOUT))
             }
         };
@@ -191,7 +192,7 @@ impl Session {
     async fn read(
         &self,
         head: &Parts,
-        mut body: Incoming,
+        body: &mut Incoming,
     ) -> Result<(Vec<u8>, Option<SemaphorePermit<'_>>), StatusCode> {
         // without a length in the head any may come
         let length = head.headers.get(http::header::CONTENT_LENGTH);
@@ -203,6 +204,8 @@ impl Session {
             let frame = frame.map_err(|_| StatusCode::BAD_REQUEST)?;
             let Ok(octets) = frame.into_data() else { continue }; // trailers
             if message.len() + octets.len() > MESSAGE {
+                drop((message, room)); // what still comes is not kept
+                skim(body).await;
                 return Err(StatusCode::PAYLOAD_TOO_LARGE);
             }
             message.extend_from_slice(&octets);

@@ -1,6 +1,7 @@
 //! What cannot stand together in a zone, and what points nowhere.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::LazyCell;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::super::place::{Place, Spot};
 use super::super::problem::ProblemKind;
@@ -8,7 +9,7 @@ use super::Lower;
 use super::records::{Sets, Unsure};
 use super::zones::Balancers;
 use crate::model::Name;
-use crate::rdata::rtype::{A, AAAA, CNAME, DNAME, DS, HTTPS, MX, NS, SRV, SVCB};
+use crate::rdata::rtype::{A, AAAA, CNAME, DNAME, DS, HTTPS, MX, NS, PTR, SRV, SVCB};
 use crate::rdata::{self, type_name};
 
 /// The owners of one type of records of a zone, with their places.
@@ -188,8 +189,13 @@ impl Lower<'_> {
         let owners: BTreeSet<&Name> = sets.keys().map(|(owner, _)| owner).collect();
         let cuts = Above::of(sets, NS, apex, false);
         let dnames = Above::of(sets, DNAME, apex, true);
-        for ((_, rtype), set) in
-            sets.iter().filter(|((_, rtype), _)| [NS, MX, SRV, SVCB, HTTPS].contains(rtype))
+        // every name that exists, those between others too
+        let existing = LazyCell::new(|| -> HashSet<&[u8]> {
+            owners.iter().copied().chain(balancers.keys()).flat_map(Name::suffixes).collect()
+        });
+        for ((_, rtype), set) in sets
+            .iter()
+            .filter(|((_, rtype), _)| [NS, MX, SRV, SVCB, HTTPS, CNAME, DNAME, PTR].contains(rtype))
         {
             for (wire, place) in &set.values {
                 let target = rdata::names(*rtype, wire).next().and_then(name_of);
@@ -213,7 +219,16 @@ impl Lower<'_> {
                         || zone_above(&target, apex, apexes).is_some()
                 };
                 let rtype_shown = || type_name(*rtype).to_string();
-                if has(CNAME) && !steered {
+                if [CNAME, DNAME, PTR].contains(rtype) || ([SVCB, HTTPS].contains(rtype) && !has(CNAME)) {
+                    let exists = existing.contains(target.wire()) || wildcard(&target, &owners, apex);
+                    let known = exists || unsure.has(&target) || elsewhere() || doubled(&target, apex);
+                    if !known && !balancers.keys().any(|name| covers(name, &target)) {
+                        let kind =
+                            ProblemKind::NoSuchTarget { rtype: rtype_shown(), target: target.to_string() };
+                        let help = "end a name of another zone with a dot, or write what shall stand there";
+                        self.gather.warn(Spot::Value(*place), kind, Some(help.into()), None);
+                    }
+                } else if has(CNAME) && !steered {
                     let kind = ProblemKind::AliasTarget { target: target.to_string(), rtype: rtype_shown() };
                     let help = match *rtype {
                         SRV => "point to a name with A or AAAA records (RFC 2782)",
@@ -240,6 +255,11 @@ impl Lower<'_> {
 fn doubled(name: &Name, apex: &Name) -> bool {
     let apex = apex.wire();
     name.wire().ends_with(&[&apex[..apex.len() - 1], apex].concat())
+}
+
+/// Whether a load balancer's name is a wildcard above another name.
+fn covers(star: &Name, name: &Name) -> bool {
+    star.is_wildcard() && star.parent().is_some_and(|above| name.is_within(&above))
 }
 
 /// Whether a wildcard may give the name its addresses.
