@@ -329,6 +329,10 @@ pub async fn start_with(
     listeners.retain(|listener| given.sockets.iter().all(|passed| passed.kind() != listener.kind));
     let sockets = listeners.len() + given.sockets.len();
     let claim = serve::claim(&listeners)?.with(given.sockets);
+    let claim = match &user {
+        Some(user) => claim.opened_by(user::change(user)?),
+        None => claim,
+    };
     let certificates = match &settings.identity {
         Some(identity) => {
             let certificates = Certificates::new(&shown(identity)).map_err(StartError::Certificate)?;
@@ -422,9 +426,6 @@ pub async fn start_with(
     let server = claim.bind(setup, reader, services.reader(), &Handle::current())?;
     for serve::Listener { kind, address } in server.listeners() {
         info!(zones = loaded.model.zones.len(), "serving on {address} ({kind})");
-    }
-    if let Some(user) = &user {
-        user::change(user, state_path.as_deref())?;
     }
     Ok(Running { server, certificates, control, engine, desk, reloads: wanted_reloads, stop, threads })
 }

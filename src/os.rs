@@ -20,8 +20,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
 
 use libc::{cmsghdr, in_pktinfo, in6_pktinfo, iovec, mmsghdr, sockaddr_in6, socklen_t};
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_keep_capabilities};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -413,12 +416,37 @@ pub fn find_user(name: &str) -> io::Result<Option<User>> {
     }
 }
 
+/// A thread that may still open low ports and large buffers, for one task.
+#[derive(Debug)]
+pub struct Privileged {
+    tasks: mpsc::Sender<Box<dyn FnOnce() + Send>>,
+    thread: thread::JoinHandle<io::Result<()>>,
+    uid: u32,
+}
+
 /// Makes the whole process, all of its threads, this user: groups, then uid,
-/// and with root's uid all capabilities go. An error may leave it half way: then
-/// the process should end.
-pub fn become_user(user: &User) -> io::Result<()> {
+/// and with root's uid all capabilities go. One thread alone keeps those that
+/// sockets need, for the task it is given. An error may leave all half way:
+/// then the process should end.
+pub fn become_user(user: &User) -> io::Result<Privileged> {
     let check = |done: libc::c_int| if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
     let (uid, gid) = (user.uid, user.gid);
+    let (tasks, inbox) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
+    let (ready, is_ready) = mpsc::channel();
+    let thread = thread::Builder::new().name("sockets".into()).spawn(move || {
+        let kept = set_keep_capabilities(true);
+        let _ = ready.send(rustix::thread::gettid().as_raw_nonzero().get());
+        kept?;
+        let Ok(task) = inbox.recv() else { return Ok(()) };
+        let few = CapabilitySet::NET_BIND_SERVICE | CapabilitySet::NET_ADMIN;
+        set_capabilities(
+            None,
+            CapabilitySets { effective: few, permitted: few, inheritable: CapabilitySet::empty() },
+        )?;
+        task();
+        Ok(())
+    })?;
+    let apart = is_ready.recv().map_err(|_| io::Error::other("a thread has ended"))?;
     // SAFETY: the list lives through the call. These are the C library's own functions, which have
     // every thread do the same; the bare system calls would change the calling one alone.
     unsafe {
@@ -429,9 +457,33 @@ pub fn become_user(user: &User) -> io::Result<()> {
             return Err(io::Error::other("root could be had back"));
         }
     }
+    all_threads_are(uid, Some(apart))?;
+    Ok(Privileged { tasks, thread, uid })
+}
+
+impl Privileged {
+    /// Does the task with what is left of root's rights, and gives them up.
+    pub fn run<T: Send + 'static>(self, task: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+        let (done, result) = mpsc::channel();
+        let task = move || drop(done.send(task()));
+        let gone = |_| io::Error::other("the thread that opens sockets has ended");
+        self.tasks.send(Box::new(task)).map_err(|_| gone(()))?;
+        let ended = self.thread.join().map_err(|_| gone(()))?;
+        ended?;
+        all_threads_are(self.uid, None)?;
+        result.recv().map_err(|_| gone(()))
+    }
+}
+
+/// Sees that every thread is this user and may nothing more, `but` for one.
+fn all_threads_are(uid: u32, but: Option<i32>) -> io::Result<()> {
     for thread in fs::read_dir("/proc/self/task")? {
+        let thread = thread?;
+        if but.is_some_and(|but| *thread.file_name() == *but.to_string()) {
+            continue;
+        }
         // one that has ended meanwhile is nobody
-        let Ok(status) = fs::read_to_string(thread?.path().join("status")) else { continue };
+        let Ok(status) = fs::read_to_string(thread.path().join("status")) else { continue };
         if let Some(line) = left_over(&status, uid) {
             return Err(io::Error::other(format!("a thread still has {line}")));
         }
@@ -456,6 +508,11 @@ fn left_over(status: &str, uid: u32) -> Option<&str> {
 pub fn passed_sockets() -> io::Result<Vec<(OwnedFd, String)>> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     if TAKEN.swap(true, Ordering::Relaxed) {
+        return Ok(Vec::new());
+    }
+    // meant for another process, from which the variables have come down to this one
+    let ours = std::env::var("LISTEN_PID").is_ok_and(|pid| pid == std::process::id().to_string());
+    if !ours {
         return Ok(Vec::new());
     }
     let passed = sd_notify::listen_fds_with_names()?;

@@ -36,7 +36,7 @@ mod udp;
 use std::any::Any;
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -63,6 +63,7 @@ use self::udp::Whose;
 use crate::authority::Snapshot;
 use crate::clock::Clock;
 use crate::model::RateLimit;
+use crate::os::Privileged;
 use crate::publish::Reader;
 use crate::wire::{self, Client, Replied, Service, Transport};
 
@@ -149,6 +150,8 @@ pub struct Claim {
     /// Of each; none for port 0, which is locked when it has become a real one.
     locks: Vec<Vec<Lock>>,
     passed: Vec<Passed>,
+    /// Who may still open low ports, when this process may not.
+    privileged: Option<Privileged>,
 }
 
 /// Sockets that answer.
@@ -206,7 +209,7 @@ pub fn claim<L: Into<Listener> + Copy>(listeners: &[L]) -> Result<Claim, ListenE
         look_for_other_hales(listener, &locks.iter().flatten().collect::<Vec<_>>())?;
         listener::try_out(listener)?;
     }
-    Ok(Claim { listeners, locks, passed: Vec::new() })
+    Ok(Claim { listeners, locks, passed: Vec::new(), privileged: None })
 }
 
 fn take_lock(address: SocketAddr, protocol: Protocol) -> Result<Lock, ListenError> {
@@ -251,6 +254,11 @@ impl Claim {
         self
     }
 
+    /// Lets the sockets be opened with rights that the process has given up.
+    pub fn opened_by(self, privileged: Privileged) -> Claim {
+        Claim { privileged: Some(privileged), ..self }
+    }
+
     /// Opens the sockets and answers on them.
     pub fn bind(
         self,
@@ -275,28 +283,34 @@ impl Claim {
         let workers_wanted = limits.udp_workers.max(1);
         let mut listeners = Vec::new();
         let (mut locks, mut doors, mut sockets, mut quic) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for (asked, lock) in self.listeners.into_iter().zip(self.locks) {
+        for asked in &self.listeners {
             if asked.kind.is_encrypted() && certificates.is_none() {
-                return Err(ListenError::NoCertificate { listener: asked });
+                return Err(ListenError::NoCertificate { listener: *asked });
             }
-            let Bound { listener, locks: its, udp: datagrams, tcp } =
-                listener::bind(asked, lock, limits.udp_buffer)?;
+        }
+        let first = self.listeners.first().map_or_else(|| ([0; 4], 0).into(), |listener| listener.address);
+        let (asked, asked_locks, buffer) = (self.listeners, self.locks, limits.udp_buffer);
+        let open = move || -> Result<Vec<Opened>, ListenError> {
+            let both = asked.into_iter().zip(asked_locks);
+            both.map(|(asked, lock)| Opened::new(asked, lock, buffer, workers_wanted)).collect()
+        };
+        let opened = match self.privileged {
+            None => open()?,
+            Some(privileged) => privileged.run(open).map_err(|error| ListenError::Failed {
+                address: first,
+                doing: "give up root after binding",
+                error,
+            })??,
+        };
+        for Opened { listener, locks: its, datagrams, tcp } in opened {
             let Listener { kind, address } = listener;
-            if let Some(first) = datagrams {
-                if let Some(granted) = udp::capped_buffer(&first, limits.udp_buffer) {
-                    let wanted = limits.udp_buffer;
-                    tracing::warn!(%address, wanted, granted, "receive buffer capped; raise net.core.rmem_max");
-                }
-                match kind {
-                    Kind::Quic | Kind::Http3 => quic.push((kind, first)),
-                    Kind::Dns | Kind::Tls | Kind::Https => {
-                        sockets.push((first, Whose::Ours));
-                        for _ in 1..workers_wanted {
-                            let another = udp::open(address, false, limits.udp_buffer);
-                            let another = another.map_err(|error| explain(address, Protocol::Udp, error))?;
-                            sockets.push((another, Whose::Ours));
-                        }
-                    }
+            if let Some(granted) = datagrams.first().and_then(|first| udp::capped_buffer(first, buffer)) {
+                tracing::warn!(%address, wanted = buffer, granted, "receive buffer capped; raise net.core.rmem_max");
+            }
+            match kind {
+                Kind::Quic | Kind::Http3 => quic.extend(datagrams.into_iter().map(|socket| (kind, socket))),
+                Kind::Dns | Kind::Tls | Kind::Https => {
+                    sockets.extend(datagrams.into_iter().map(|socket| (socket, Whose::Ours)));
                 }
             }
             doors.extend(tcp.map(|tcp| (kind, tcp)));
@@ -363,6 +377,28 @@ impl Claim {
             server.workers.push(worker.map_err(failed("start a thread for"))?);
         }
         Ok(server)
+    }
+}
+
+/// One listener's sockets, for all its workers.
+struct Opened {
+    listener: Listener,
+    locks: Vec<Lock>,
+    datagrams: Vec<UdpSocket>,
+    tcp: Option<TcpListener>,
+}
+
+impl Opened {
+    fn new(asked: Listener, locks: Vec<Lock>, buffer: usize, workers: usize) -> Result<Opened, ListenError> {
+        let Bound { listener, locks, udp: first, tcp } = listener::bind(asked, locks, buffer)?;
+        let mut datagrams: Vec<UdpSocket> = first.into_iter().collect();
+        if listener.kind == Kind::Dns {
+            for _ in 1..workers {
+                let another = udp::open(listener.address, false, buffer);
+                datagrams.push(another.map_err(|error| explain(listener.address, Protocol::Udp, error))?);
+            }
+        }
+        Ok(Opened { listener, locks, datagrams, tcp })
     }
 }
 

@@ -186,6 +186,8 @@ pub fn slip(service: &Service, query: &[u8], client: Client, out: &mut [u8]) -> 
     let mut key = Key::default();
     let parsed = query::parse(query, &header, service.cookies.is_some(), &mut key);
     let Ok(Query { question, edns }) = parsed else { return 0 };
+    // nothing that would make it longer than the query but a cookie, with which the client comes back
+    let edns = edns.map(|edns| query::Edns { nsid: false, subnet: None, ..edns });
     let mut reply = Reply::begin(out, MAX_UDP, (service, client), (&header, question), query, edns);
     reply.set_truncated();
     reply.finish()

@@ -1,9 +1,9 @@
 //! Another user for the process, once it has what only root can get.
 
 use std::fmt;
-use std::fs::{self, DirBuilder, Metadata};
+use std::fs::{self, DirBuilder, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown, lchown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
@@ -11,7 +11,7 @@ use tracing::{info, warn};
 
 use crate::config::Loaded;
 use crate::model::{Check, Reach};
-use crate::os::{self, User};
+use crate::os::{self, Privileged, User};
 
 /// Why the process can't become a user.
 #[derive(Debug)]
@@ -110,7 +110,10 @@ pub fn prepare_state(path: &Path, user: &User) -> Result<(), UserError> {
         Ok(_) => return Err(UserError::State { name, path: path.to_owned() }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
-            chown(path, Some(user.uid), Some(user.gid)).map_err(failed)?;
+            // through what was opened, and no link: it may have been replaced meanwhile
+            let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+            let made = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(failed)?;
+            fchown(&made, Some(user.uid), Some(user.gid)).map_err(failed)?;
         }
         Err(_) => return Ok(()), // whoever opens it says what is wrong
     }
@@ -134,27 +137,14 @@ fn allows(data: &Metadata, user: &User, right: u32) -> bool {
     data.mode() >> shift & right == right
 }
 
-/// Gives up root for good: what was made in the state directory so far goes
-/// to the user, and so does the process.
-pub fn change(user: &User, state: Option<&Path>) -> Result<(), UserError> {
-    if let Some(state) = state {
-        give(state, user);
-    }
-    os::become_user(user).map_err(|error| UserError::Failed { name: user.name.clone(), error })?;
+/// Gives up root for good, before anything of the state directory is touched:
+/// whoever it belongs to may have put links there. What is left over opens the
+/// sockets.
+pub fn change(user: &User) -> Result<Privileged, UserError> {
+    let failed = |error| UserError::Failed { name: user.name.clone(), error };
+    let privileged = os::become_user(user).map_err(failed)?;
     info!(uid = user.uid, gid = user.gid, "root is given up; this is the user `{}` from now on", user.name);
-    Ok(())
-}
-
-/// Gives files, and what lies in folders, to the user; follows no links.
-fn give(folder: &Path, user: &User) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
-        // what has gone meanwhile, or can't be given, is no reason not to serve
-        let _ = lchown(&path, Some(user.uid), Some(user.gid));
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            give(&path, user);
-        }
-    }
+    Ok(privileged)
 }
 
 /// Tells what the user will not be able to do.

@@ -13,7 +13,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use super::file::{self, Kind, Node, Parsed, Value};
-use super::find::{self, look, true_path};
+use super::find::{look, true_path};
 use super::lower::{PROVIDER_TYPES, name_help};
 use super::place::{Gather, Place, Source, Span, Spot, Stand, Step};
 use super::problem::{Look, ProblemKind};
@@ -21,6 +21,7 @@ use super::reader::{self, Field, Scalar, brief};
 use super::{MAX_FILE, shape, words};
 use crate::master::{self, At, Entry, Fault, Include, Refused, What};
 use crate::model::Name;
+use crate::os::read_regular;
 use crate::rdata::{self, rtype, type_name};
 
 /// So many lints of one kind are told of one file.
@@ -268,12 +269,12 @@ fn octets(path: &Path) -> Result<Vec<u8>, (String, Option<String>)> {
         let why = if data.is_dir() { "it is a directory" } else { "it is no regular file" };
         return Err((why.into(), Some("give the path of a file".into())));
     }
-    let octets = find::read(path, MAX_FILE).map_err(|error| (error.to_string(), Some(readable)))?;
-    if octets.len() as u64 > MAX_FILE {
+    if data.len() > MAX_FILE {
         let why = format!("it has {} octets, and at most {MAX_FILE} are read", data.len());
         return Err((why, Some("split it into several files, and put them together by `$INCLUDE`".into())));
     }
-    Ok(octets)
+    // it may have become a pipe's name since
+    read_regular(path, MAX_FILE).map_err(|error| (error.to_string(), Some(readable)))
 }
 
 /// Takes in a master file's text; octets that are not UTF-8 are shown as such.

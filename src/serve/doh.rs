@@ -9,7 +9,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use data_encoding::BASE64URL_NOPAD;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, DATE};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, DATE, HOST};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
@@ -36,6 +36,9 @@ pub(super) enum Asked {
 
 /// Reads the head of a request to a server that answers at `path`.
 pub(super) fn read(request: &Parts, path: &str) -> Asked {
+    if request.version == http::Version::HTTP_11 && !request.headers.contains_key(HOST) {
+        return Asked::Refused(StatusCode::BAD_REQUEST); // RFC 9112 §3.2
+    }
     if request.uri.path() != path {
         return Asked::Refused(StatusCode::NOT_FOUND);
     }

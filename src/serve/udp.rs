@@ -219,7 +219,7 @@ impl Desk {
             let replied = respond(snapshot, service, query, client, room);
             let length = match limiter {
                 Some((limiter, at)) if replied.length > 0 && !replied.vouched => {
-                    match judge(limiter, at, client, replied, &shared.counters) {
+                    match judge(limiter, at, client, query.len(), replied, &shared.counters) {
                         Verdict::Send => replied.length,
                         Verdict::Slip => wire::slip(service, query, client, room),
                         Verdict::Drop => continue,
@@ -275,8 +275,16 @@ fn client_of<'a>(proxies: &[IpNet], from: IpAddr, datagram: &'a [u8]) -> Option<
     Some((address, &datagram[length..]))
 }
 
-/// What becomes of a reply that may be one too many; counts it.
-fn judge(limiter: &Limiter, at: u64, client: Client, replied: Replied, counters: &Counters) -> Verdict {
+/// What becomes of a reply to a query of `asked` octets that may be one too
+/// many; counts it.
+fn judge(
+    limiter: &Limiter,
+    at: u64,
+    client: Client,
+    asked: usize,
+    replied: Replied,
+    counters: &Counters,
+) -> Verdict {
     let Replied { class, subject, .. } = replied;
     let verdict = limiter.decide(at, client.address, class, subject, client.entropy);
     match verdict {
@@ -286,8 +294,9 @@ fn judge(limiter: &Limiter, at: u64, client: Client, replied: Replied, counters:
     }
     match (verdict, class) {
         _ if limiter.log_only => Verdict::Send,
-        // an error is as short as what would stand for it
-        (Verdict::Slip, Class::Error) => Verdict::Send,
+        // an error is as short as what would stand for it, or what was asked for made it longer
+        (Verdict::Slip, Class::Error) if replied.length <= asked => Verdict::Send,
+        (Verdict::Slip, Class::Error) => Verdict::Drop,
         _ => verdict,
     }
 }

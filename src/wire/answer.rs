@@ -51,7 +51,9 @@ pub fn answer(
                 if step == 0 {
                     replied.1 = names.number(above);
                 }
-                match rename(names, above, key, owner, reply) {
+                let again = visited[..step].iter().flatten().any(|before| std::ptr::eq(*before, above));
+                visited[step] = Some(above);
+                match rename(names, above, again, key, owner, reply) {
                     Some(next) if question.rtype != rtype::CNAME && question.rtype != rtype::ANY => {
                         if key.read(reply.written(next)).is_none() {
                             return replied;
@@ -208,12 +210,22 @@ fn tell_of_server(question: Question, key: &Key, reply: &mut Reply) -> (Class, u
 }
 
 /// Gives the DNAME above a name, and the CNAME that it makes of it
-/// (RFC 6672 §3); returns where the new name stands, none where it ends.
-fn rename(names: &Names, above: &Node, key: &Key, owner: usize, reply: &mut Reply) -> Option<usize> {
+/// (RFC 6672 §3); returns where the new name stands, none where it ends. The
+/// DNAME stands there once (RFC 2181 §5), whatever leads through it `again`.
+fn rename(
+    names: &Names,
+    above: &Node,
+    again: bool,
+    key: &Key,
+    owner: usize,
+    reply: &mut Reply,
+) -> Option<usize> {
     let dname = names.set(above, rtype::DNAME)?;
     let target = dname.rdata().next()?;
     let kept = key.wire().len() - names.name(above).len();
-    reply.records(owner + kept, dname)?;
+    if !again {
+        reply.records(owner + kept, dname)?;
+    }
     if kept + target.len() > 255 {
         reply.set_rcode(rcode::YXDOMAIN);
         return None;

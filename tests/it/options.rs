@@ -8,7 +8,7 @@ use haledns::authority::{Prepared, Snapshot};
 use haledns::config;
 use haledns::engine::{Engine, Event};
 use haledns::moment::Moment;
-use haledns::wire::{Client, MAX_MESSAGE, MAX_UDP, Replied, Secrets, Service, Transport, respond};
+use haledns::wire::{Client, MAX_MESSAGE, MAX_UDP, Replied, Secrets, Service, Transport, respond, slip};
 
 const NSID: u16 = 3;
 const CLIENT_SUBNET: u16 = 8;
@@ -356,4 +356,19 @@ fn connections_vouch_for_their_clients() {
     for transport in TRANSPORTS {
         assert_eq!(ask(&www(&[]), transport).vouched, transport != Transport::Udp, "{transport:?}");
     }
+}
+
+#[test]
+fn a_reply_that_is_cut_for_its_rate_is_no_longer_than_its_query_but_for_a_cookie() {
+    let query = www(&[(NSID, b""), (CLIENT_SUBNET, &[0, 1, 24, 0, 198, 51, 100]), (COOKIE, &[5; 8])]);
+    let client = Client { transport: Transport::Udp, address: [192, 0, 2, 77].into(), entropy: 7, now: NOW };
+    let mut out = vec![0xaa; MAX_UDP];
+    let length = slip(&service(), &query, client, &mut out);
+    out.truncate(length);
+    let reply = Reply { octets: out, vouched: false };
+    assert!(reply.truncated() && reply.count(1) == 0);
+    assert_eq!(reply.options().iter().map(|(code, _)| *code).collect::<Vec<_>>(), [COOKIE]);
+    let without = www(&[(NSID, b"")]);
+    let mut out = vec![0xaa; MAX_UDP];
+    assert!(slip(&service(), &without, client, &mut out) <= without.len());
 }

@@ -118,6 +118,8 @@ fn a_name_that_would_become_too_long_is_told_as_such() {
 fn a_dname_into_itself_ends() {
     let reply = ask("www.round.example.com", "A");
     assert!(reply.rcode == "NOERROR" && reply.answer.len() > 2, "{reply:?}");
+    let dnames = reply.answer.iter().filter(|line| line.contains(" DNAME ")).count();
+    assert_eq!(dnames, 1, "the same record stands there once (RFC 2181 §5): {reply:?}");
 }
 
 #[test]

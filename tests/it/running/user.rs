@@ -1,7 +1,7 @@
-//! Started as root, and somebody else once the sockets are open.
+//! Started as root, and somebody else before anything of the user's is touched.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::PathBuf;
 
 use rustix::process::Signal;
@@ -71,6 +71,7 @@ fn every_thread_is_the_user_and_may_nothing_more_and_the_server_goes_on() {
     let place = Place::new("threads", &as_nobody("192.0.2.1"));
     let hale = place.start();
     hale.line("root is given up");
+    hale.address(); // the sockets are open, and nothing is left of root
     let mut threads = 0;
     for thread in fs::read_dir(format!("/proc/{}/task", hale.pid())).unwrap().flatten() {
         let status = fs::read_to_string(thread.path().join("status")).unwrap();
@@ -104,6 +105,57 @@ fn every_thread_is_the_user_and_may_nothing_more_and_the_server_goes_on() {
     let next = place.start();
     assert!(ask(next.address(), WWW).is(&["192.0.2.2"]));
     assert_eq!(next.count("can't be"), 0, "{}", next.log());
+}
+
+#[test]
+fn links_that_the_user_has_put_into_its_state_directory_lead_root_nowhere() {
+    if !need_root() {
+        return;
+    }
+    for (name, planted) in [
+        ("lock", "lock"),
+        ("cookie", "cookie-secret.new"),
+        ("trial", "trial"),
+        ("history", "history"),
+        ("journal", "verdicts"),
+    ] {
+        let place = Place::new(name, &as_nobody("192.0.2.1"));
+        let (state, victim) = (place.state(), place.0.join("victim"));
+        fs::create_dir(&state).unwrap();
+        match planted {
+            "history" => fs::create_dir(&victim).unwrap(),
+            _ => fs::write(&victim, "root's own").unwrap(),
+        }
+        fs::set_permissions(&victim, Permissions::from_mode(0o644)).unwrap();
+        symlink(&victim, state.join(planted)).unwrap();
+        lchown(state.join(planted), Some(NOBODY), Some(NOBODY)).unwrap();
+        chown(&state, Some(NOBODY), Some(NOBODY)).unwrap();
+        // it serves, or says why it doesn't; root's file is what it was
+        let hale = place.start();
+        until("it serves or has ended", || hale.log().contains("serving on") || hale.log().contains("can't"));
+        let (data, mode) = (fs::metadata(&victim).unwrap(), 0o644);
+        assert_eq!((data.uid(), data.permissions().mode() & 0o777), (0, mode), "{planted}");
+        match planted {
+            "history" => assert_eq!(fs::read_dir(&victim).unwrap().count(), 0),
+            _ => assert_eq!(fs::read_to_string(&victim).unwrap(), "root's own", "{planted}"),
+        }
+    }
+}
+
+#[test]
+fn low_ports_are_opened_for_the_user() {
+    if !need_root() {
+        return;
+    }
+    let place = Place::new("low", &as_nobody("192.0.2.1"));
+    let (file, state) = (place.file(), place.state());
+    // a port of this test's own: nothing else is at this address
+    let listen = format!("127.53.{}.{}:53", std::process::id() >> 8 & 0xff, std::process::id() & 0xff);
+    let (file, state) = (file.to_str().unwrap(), state.to_str().unwrap());
+    let hale = Hale::start(command(["serve", file, "--listen", &listen, "--state-dir", state]));
+    assert_eq!(hale.address().to_string(), listen);
+    assert!(ask(hale.address(), WWW).is(&["192.0.2.1"]));
+    assert_eq!(hale.count("receive buffer capped"), 0, "{}", hale.log());
 }
 
 #[test]
