@@ -33,7 +33,11 @@ impl Process {
     pub fn hale(configuration: &Path) -> (Process, SocketAddr) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hale"));
         command.arg("serve").arg(configuration).args(["--listen", "127.0.0.1:0", "--log", "json"]);
-        command.arg("--state-dir").arg(configuration.join(".state")); // a hidden name is no configuration
+        let folder = match configuration.is_dir() {
+            true => configuration,
+            false => configuration.parent().expect("a file lies in a folder"),
+        };
+        command.arg("--state-dir").arg(folder.join(".state")); // a hidden name is no configuration
         let process = Process::start(&mut command);
         let address = process.wait_for(|line| {
             let (_, rest) = line.split_once("serving on ")?;
