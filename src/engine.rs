@@ -934,7 +934,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn serials_never_go_back() {
+    fn a29_serials_never_go_back() {
         for (last, unix, next) in
             [(100, 200, 200), (200, 100, 201), (200, 200, 201), (u32::MAX, 5, 5), (u32::MAX, u32::MAX - 9, 0)]
         {

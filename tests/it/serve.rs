@@ -257,7 +257,7 @@ fn port_0_is_one_port_for_udp_tcp_and_all_workers() {
 }
 
 #[test]
-fn a_reply_leaves_from_the_address_that_was_asked() {
+fn a25_a_reply_leaves_from_the_address_that_was_asked() {
     let world = World::new(&[SocketAddr::from(([0; 4], 0))], few(), wire::respond);
     let port = world.address().port();
     for last in [1, 2, 3, 77] {
@@ -427,7 +427,7 @@ fn a_panic_costs_its_own_query_only() {
 // ---- TCP ----------------------------------------------------------------------------------------
 
 #[test]
-fn three_queries_in_one_segment_get_three_replies_in_order() {
+fn a22_three_queries_in_one_segment_get_three_replies_in_order() {
     let world = World::with(few());
     let mut stream = world.tcp();
     for round in 0..3 {
@@ -438,7 +438,7 @@ fn three_queries_in_one_segment_get_three_replies_in_order() {
 }
 
 #[test]
-fn a_query_may_come_octet_by_octet() {
+fn a22_a_query_may_come_octet_by_octet() {
     let world = World::with(few());
     let mut stream = world.tcp();
     for octet in framed(1) {

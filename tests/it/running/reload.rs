@@ -67,7 +67,7 @@ fn a_file_that_changes_in_place_is_noticed_every_time() {
 }
 
 #[test]
-fn a_file_that_is_renamed_over_is_noticed_every_time() {
+fn c14_a_file_that_is_renamed_over_is_noticed_every_time() {
     let folder = Folder::with("a.yaml", &fixed("192.0.2.1", 30));
     let hale = Hale::serve(folder.join("a.yaml"));
     for address in ["192.0.2.2", "192.0.2.3"] {
@@ -78,7 +78,7 @@ fn a_file_that_is_renamed_over_is_noticed_every_time() {
 }
 
 #[test]
-fn a_config_map_that_is_swapped_is_noticed_every_time() {
+fn c14_a_config_map_that_is_swapped_is_noticed_every_time() {
     // as the kubelet does it: a.yaml → ..data/a.yaml, ..data → ..N
     let folder = Folder::new();
     let put = |number: u8| {
@@ -137,7 +137,7 @@ fn a_directory_that_goes_and_comes_back_is_noticed() {
 }
 
 #[test]
-fn a_half_written_file_changes_nothing_until_it_is_complete() {
+fn c14_a_half_written_file_changes_nothing_until_it_is_complete() {
     let folder = Folder::with("a.yaml", &fixed("192.0.2.1", 30));
     let hale = Hale::serve(folder.path());
     let whole = fixed("192.0.2.2", 30);
@@ -154,7 +154,7 @@ fn a_half_written_file_changes_nothing_until_it_is_complete() {
 }
 
 #[test]
-fn touching_a_file_many_times_reloads_nothing() {
+fn c14_touching_a_file_many_times_reloads_nothing() {
     let folder = Folder::with("a.yaml", &fixed("192.0.2.1", 30));
     let hale = Hale::serve(folder.path());
     for _ in 0..50 {
