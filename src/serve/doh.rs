@@ -125,11 +125,20 @@ mod tests {
     const ENCODED: &str = "AAABAAABAAAAAAAAAWEHZXhhbXBsZQAAAQAB";
 
     fn ask(method: &str, target: &str, headers: &[(&str, &str)]) -> Asked {
-        let mut request = Request::builder().method(method).uri(target);
+        let mut request = Request::builder().method(method).uri(target).header("host", "ns.example");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
         read(&request.body(()).unwrap().into_parts().0, "/dns-query")
+    }
+
+    #[test]
+    fn a_request_over_http_1_1_names_the_host() {
+        let request = |version| Request::get("/dns-query?dns=AAAA").version(version).body(()).unwrap();
+        for (version, status) in [(http::Version::HTTP_11, 400), (http::Version::HTTP_2, 404)] {
+            let asked = read(&request(version).into_parts().0, "/elsewhere");
+            assert_eq!(asked, Asked::Refused(StatusCode::from_u16(status).unwrap()), "{version:?}");
+        }
     }
 
     #[test]

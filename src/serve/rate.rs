@@ -237,9 +237,13 @@ const CLASS_SHIFT: u32 = 56;
 const MILLISECONDS: u64 = (1 << CLASS_SHIFT) - 1;
 
 impl Limiter {
+    /// Where a network is marked; many share a place.
+    fn mark_of(&self, network: Network, class: Class) -> usize {
+        self.key.hash_one((network.bits, class as u8)) as usize % MARKS
+    }
+
     fn mark(&self, network: Network, class: Class, now: u64) {
-        let place = self.key.hash_one((network.bits, class as u8)) as usize % MARKS;
-        let Mark { bits, about } = &self.marks[place];
+        let Mark { bits, about } = &self.marks[self.mark_of(network, class)];
         let family = if network.is_ipv6 { IPV6 } else { 0 };
         let mine = MARKED | family | (class as u64) << CLASS_SHIFT | now & MILLISECONDS;
         match about.load(Ordering::Acquire) {
@@ -504,7 +508,14 @@ mod tests {
 
     #[test]
     fn limiting_is_told_when_it_begins_and_when_it_has_ended_a_few_lines_at_a_time() {
-        let limiter = Limiter::new(&limits(1));
+        // one in which the two networks don't share a mark: its key is drawn
+        let [first, second]: [IpAddr; 2] = [A, "2001:db8::1".parse().expect("one")];
+        let apart = |limiter: &Limiter| {
+            let [first, second] = [limiter.network(first), limiter.network(second)];
+            limiter.mark_of(first, Class::Answer) != limiter.mark_of(second, Class::Error)
+        };
+        let mut drawn = std::iter::repeat_with(|| Limiter::new(&limits(1)));
+        let limiter = drawn.find(apart).expect("it goes on for ever");
         let mut teller = Teller::new();
         assert_eq!(teller.look(&limiter, NOW), []);
         sent(&limiter, NOW, A, 10);
