@@ -150,7 +150,7 @@ fn low_ports_are_opened_for_the_user() {
     let place = Place::new("low", &as_nobody("192.0.2.1"));
     let (file, state) = (place.file(), place.state());
     // a port of this test's own: nothing else is at this address
-    let listen = format!("127.53.{}.{}:53", std::process::id() >> 8 & 0xff, std::process::id() & 0xff);
+    let listen = format!("127.53.{}.{}:999", std::process::id() >> 8 & 0xff, std::process::id() & 0xff);
     let (file, state) = (file.to_str().unwrap(), state.to_str().unwrap());
     let hale = Hale::start(command(["serve", file, "--listen", &listen, "--state-dir", state]));
     assert_eq!(hale.address().to_string(), listen);
