@@ -37,7 +37,9 @@ impl Process {
             true => configuration,
             false => configuration.parent().expect("a file lies in a folder"),
         };
-        command.arg("--state-dir").arg(folder.join(".state")); // a hidden name is no configuration
+        // of its own for each, under a hidden name, which is no configuration
+        let name = configuration.file_stem().unwrap_or_default().to_string_lossy();
+        command.arg("--state-dir").arg(folder.join(format!(".state-{name}")));
         let process = Process::start(&mut command);
         let address = process.wait_for(|line| {
             let (_, rest) = line.split_once("serving on ")?;
