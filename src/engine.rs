@@ -824,6 +824,9 @@ impl Engine {
             self.serials_at.get_or_insert(now + SERIAL_GATHER);
             self.publish_soon(now);
         }
+        if changes.ttls {
+            self.publish_soon(now);
+        }
     }
 
     /// What an operator has said of the traffic of a pool as a whole, and who

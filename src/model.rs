@@ -11,6 +11,7 @@ mod alerts;
 mod name;
 mod rate;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
@@ -78,6 +79,23 @@ impl Model {
     /// The vantage with this id.
     pub fn vantage(&self, id: VantageId) -> &Arc<Vantage> {
         &self.vantages[id.0 as usize]
+    }
+
+    /// The pools that a pool depends on, directly or not, in order; circles are
+    /// refused.
+    pub fn needs(&self, pool: &Pool) -> Vec<PoolId> {
+        let mut found: BTreeSet<PoolId> = BTreeSet::new();
+        let mut left = vec![pool];
+        while let Some(pool) = left.pop() {
+            let of_endpoints = pool.endpoints.iter().flat_map(|endpoint| &endpoint.depends_on);
+            let of_hosts = pool.hosts.iter().flat_map(|host| &host.endpoint.depends_on);
+            for needed in pool.depends_on.iter().chain(of_endpoints).chain(of_hosts) {
+                if found.insert(needed.pool) {
+                    left.push(self.pool(needed.pool));
+                }
+            }
+        }
+        found.into_iter().collect()
     }
 
     /// The pool of this name.
@@ -216,6 +234,13 @@ impl Monitor {
             reading: Reading::default(),
             start_period: Duration::ZERO,
         }
+    }
+}
+
+impl Monitor {
+    /// From one failure of a run to the next probe.
+    pub fn recheck(&self) -> Duration {
+        self.recheck_interval.map_or(self.interval, |recheck| recheck.min(self.interval))
     }
 }
 
@@ -906,6 +931,7 @@ pub struct LoadBalancer {
     pub enabled: bool,
     /// Seconds, 0 to 86400.
     pub ttl: u32,
+    pub ttl_policy: TtlPolicy,
     pub steering_policy: SteeringPolicy,
     /// In failover order; at least one.
     pub default_pools: Vec<PoolId>,
@@ -913,6 +939,27 @@ pub struct LoadBalancer {
     pub moves: Moves,
     /// From a failure to the last client moved; checked when it is loaded.
     pub slo: Option<Duration>,
+}
+
+impl LoadBalancer {
+    /// The pools whose addresses it may hand out, the fallback pool last.
+    pub fn pools(&self) -> impl Iterator<Item = PoolId> {
+        let fallback = match self.when_unavailable {
+            WhenUnavailable::FallbackPool(pool) => Some(pool),
+            WhenUnavailable::Nodata => None,
+        };
+        self.default_pools.iter().copied().chain(fallback)
+    }
+}
+
+/// Under which TTL a load balancer answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TtlPolicy {
+    /// Always its own.
+    #[default]
+    Fixed,
+    /// Its own, but no longer than until the next possible verdict.
+    Derived,
 }
 
 /// How readily traffic moves between pools.

@@ -17,12 +17,14 @@ use std::ops::Add;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::authority::whole_seconds;
 use crate::engine::{self, GATHER};
-use crate::health::Rhythm;
+use crate::health::{Machine, MachineMemory, Rhythm, Verdict, next_verdict};
 use crate::model::{
-    Check, Combination, HealthSource, LoadBalancer, Model, Monitor, Name, Pool, PoolId, Reach,
+    Check, Combination, HealthSource, LoadBalancer, Model, Monitor, Name, Pool, Reach, TtlPolicy,
     WhenUnavailable,
 };
+use crate::moment::Moment;
 
 /// What an answer to a probe, or a refusal, takes on its way.
 const REPLY: Span =
@@ -333,21 +335,14 @@ fn changed(model: &Model, balancer: &LoadBalancer, change: Change) -> Timing {
         PoolTiming {
             pool: Arc::clone(&pool.name),
             monitors: voters.iter().map(|voter| Arc::clone(&voter.monitor.name)).collect(),
-            courses: (!voters.is_empty()).then(|| courses(model, balancer, pool, &voters, ttl, change)),
-            needs: needs(model, pool).into_iter().map(|of| needed_by(model, balancer, of, change)).collect(),
+            courses: (!voters.is_empty()).then(|| courses(model, balancer, pool, &voters, change)),
+            needs: needs(model, pool).map(|of| needed_by(model, balancer, of, change)).collect(),
         }
     });
     Timing { name: balancer.name.clone(), ttl, slo: balancer.slo, pools: pools.collect(), notes: Vec::new() }
 }
 
-fn courses(
-    model: &Model,
-    balancer: &LoadBalancer,
-    pool: &Pool,
-    voters: &[Voter],
-    ttl: Duration,
-    change: Change,
-) -> Courses {
+fn courses(model: &Model, balancer: &LoadBalancer, pool: &Pool, voters: &[Voter], change: Change) -> Courses {
     let moves = balancer.moves;
     let back = [
         (Step::FlapHold, Span::at_worst(pool.rules.flap_hold)),
@@ -357,7 +352,7 @@ fn courses(
             Span::at_worst(if moves.manual_failback { Duration::ZERO } else { moves.failback_delay }),
         ),
         (Step::SlowStart, Span::exactly(pool.rules.slow_start)),
-        (Step::Ttl, Span::up_to(ttl)),
+        (Step::Ttl, Span::up_to(kept(balancer, voters, Kind::Back, change))),
     ];
     Courses {
         refused: out(model, balancer, pool, voters, Kind::Refused, change),
@@ -367,20 +362,9 @@ fn courses(
     }
 }
 
-/// The pools that a pool depends on, directly or not; circles are refused.
-fn needs<'m>(model: &'m Model, pool: &'m Pool) -> Vec<&'m Pool> {
-    let mut found: BTreeSet<PoolId> = BTreeSet::new();
-    let mut left = vec![pool];
-    while let Some(pool) = left.pop() {
-        let of_endpoints = pool.endpoints.iter().flat_map(|endpoint| &endpoint.depends_on);
-        let of_hosts = pool.hosts.iter().flat_map(|host| &host.endpoint.depends_on);
-        for needed in pool.depends_on.iter().chain(of_endpoints).chain(of_hosts) {
-            if found.insert(needed.pool) {
-                left.push(model.pool(needed.pool));
-            }
-        }
-    }
-    found.into_iter().map(|id| model.pool(id)).collect()
+/// The pools that a pool depends on, directly or not.
+fn needs<'m>(model: &'m Model, pool: &Pool) -> impl Iterator<Item = &'m Pool> {
+    model.needs(pool).into_iter().map(|id| model.pool(id))
 }
 
 /// How long a failure of what is depended on takes: it is out with its verdict.
@@ -411,9 +395,25 @@ fn out(
     let after = [
         (Step::Gathering, Span::at_worst(GATHER)),
         (Step::FailoverDelay, Span::at_worst(delay)),
-        (Step::Ttl, Span::up_to(change.ttl.unwrap_or(Duration::from_secs(balancer.ttl.into())))),
+        (Step::Ttl, Span::up_to(kept(balancer, voters, kind, change))),
     ];
     Course::of(verdict(model, pool, voters, kind).into_iter().chain(after))
+}
+
+/// For how long the answers of before may be kept: a TTL that is derived is no
+/// longer than what is left until any of the voters may change its mind.
+fn kept(balancer: &LoadBalancer, voters: &[Voter], kind: Kind, change: Change) -> Duration {
+    let ttl = change.ttl.unwrap_or(Duration::from_secs(balancer.ttl.into()));
+    let verdict = match kind {
+        Kind::Back => Verdict::Unhealthy,
+        Kind::Refused | Kind::Hanging => Verdict::Healthy,
+    };
+    let machine = Machine::recall(MachineMemory { verdict, since: Moment::ZERO, run: None });
+    let next = voters.iter().map(|voter| next_verdict(&voter.monitor, &machine)).min();
+    match (balancer.ttl_policy, next) {
+        (TtlPolicy::Derived, Some(next)) => ttl.min(Duration::from_secs(whole_seconds(next).into())),
+        _ => ttl,
+    }
 }
 
 // ---- verdicts -----------------------------------------------------------------------------------
@@ -708,8 +708,7 @@ pub type StartUps = BTreeMap<String, StartUp>;
 /// while it starts: its run of failures is over before.
 pub fn is_too_quick_for(monitor: &Monitor, start_up: Duration) -> bool {
     let start_up = start_up.saturating_sub(monitor.start_period);
-    let between = monitor.recheck_interval.unwrap_or(monitor.interval).min(monitor.interval);
-    monitor.interval + between * (monitor.thresholds.down - 1) < start_up
+    monitor.interval + monitor.recheck() * (monitor.thresholds.down - 1) < start_up
 }
 
 // ---- what no figure holds -----------------------------------------------------------------------
@@ -724,9 +723,7 @@ fn notes(model: &Model, balancer: &LoadBalancer) -> Vec<String> {
                 pool.name
             ));
         }
-        for needed in
-            needs(model, pool).into_iter().map(|of| needed_by(model, balancer, of, Change::default()))
-        {
+        for needed in needs(model, pool).map(|of| needed_by(model, balancer, of, Change::default())) {
             notes.push(match &needed.out {
                 Some(course) => format!(
                     "{} depends on {}: a failure there is out of the answers within {:.1} s, and has left the last client within {:.1} s",
@@ -748,6 +745,10 @@ fn notes(model: &Model, balancer: &LoadBalancer) -> Vec<String> {
                 pool.name
             ));
         }
+    }
+    if balancer.ttl_policy == TtlPolicy::Derived {
+        let most = balancer.ttl;
+        notes.push(format!("its TTL is derived: at most {most} s, less where a verdict may come sooner"));
     }
     if balancer.moves.manual_failback {
         notes.push("a pool that comes back waits until it is told to answer again, or needed".to_owned());

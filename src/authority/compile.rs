@@ -7,11 +7,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Names;
 use super::names::nested_apexes;
 use crate::health::{PoolHealth, Standing, Table};
-use crate::model::{LoadBalancer, Model, Moves, Name, PoolId, SteeringPolicy, Weight, WhenUnavailable, Zone};
+use crate::model::{
+    LoadBalancer, Model, Moves, Name, PoolId, SteeringPolicy, TtlPolicy, Weight, WhenUnavailable, Zone,
+};
 use crate::moment::Moment;
 use crate::steering::{Candidates, Choice, Hold, PoolOffer, offer};
 
@@ -118,6 +121,11 @@ pub struct Compiler {
     nested: HashMap<Name, Vec<Name>>,
     /// The load balancers that use each pool.
     users: Vec<Vec<usize>>,
+    /// The least time from an outcome to another verdict in each pool.
+    paces: Vec<Option<Duration>>,
+    /// Those whose TTLs go by that: of each default pool all the pools that its
+    /// health depends on, itself included.
+    derived: BTreeMap<usize, Vec<Vec<PoolId>>>,
     /// Those that don't move traffic at once.
     delayed: BTreeMap<usize, Delayed>,
     /// When they move traffic by themselves.
@@ -146,8 +154,10 @@ pub struct Recompiled {
     pub pool: Option<PoolHealth>,
     /// Load balancers whose state or traffic changed, and what it was.
     pub balancers: Vec<(usize, BalancerStatus)>,
-    /// Zones in which some answer changed.
+    /// Zones in which some answer changed, TTLs apart.
     pub zones: Vec<usize>,
+    /// Some TTL changed.
+    pub ttls: bool,
 }
 
 impl Compiler {
@@ -163,15 +173,27 @@ impl Compiler {
         let mut users = vec![Vec::new(); model.pools.len()];
         let mut places = Vec::new();
         let mut zone_starts = Vec::with_capacity(model.zones.len() + 1);
-        let mut delayed = BTreeMap::new();
+        let (mut delayed, mut derived) = (BTreeMap::new(), BTreeMap::new());
         for (zone, contents) in model.zones.iter().enumerate() {
             zone_starts.push(places.len());
             for (place, balancer) in contents.load_balancers.iter().enumerate() {
-                for pool in used_pools(balancer) {
-                    users[pool.0 as usize].push(places.len());
+                let number = places.len();
+                let mut used: BTreeSet<PoolId> = balancer.pools().collect();
+                if balancer.ttl_policy == TtlPolicy::Derived {
+                    let with_needs = |id: &PoolId| {
+                        let mut all = model.needs(model.pool(*id));
+                        all.push(*id);
+                        all
+                    };
+                    let paced_by: Vec<_> = balancer.default_pools.iter().map(with_needs).collect();
+                    used.extend(paced_by.iter().flatten());
+                    derived.insert(number, paced_by);
+                }
+                for pool in used {
+                    users[pool.0 as usize].push(number);
                 }
                 if balancer.moves != Moves::default() {
-                    delayed.insert(places.len(), Delayed::new(balancer, &model, former));
+                    delayed.insert(number, Delayed::new(balancer, &model, former));
                 }
                 places.push((zone, place));
             }
@@ -188,6 +210,8 @@ impl Compiler {
             zone_starts,
             nested,
             users,
+            paces: ids().map(|id| table.next_verdict(id)).collect(),
+            derived,
             delayed,
             due: BTreeSet::new(),
             moved: BTreeSet::new(),
@@ -210,10 +234,13 @@ impl Compiler {
         let news = (before.state, before.taken_out) != (health.state, health.taken_out);
         changes.pool = news.then_some(before);
         let next = offer(self.model.pool(pool), health, table.standings(pool));
+        let pace = table.next_verdict(pool);
+        let another_pace = std::mem::replace(&mut self.paces[place], pace) != pace;
         let out = wanted_out(&self.model, pool, table);
         let held = self.users[place].iter().any(|user| self.delayed.contains_key(user));
         // what waits is to hear that a pool is known to be down, too
-        if self.offers[place] == next && (!held || out.is_empty() && before == health) {
+        let heard = held && (!out.is_empty() || before != health);
+        if self.offers[place] == next && !heard && !another_pace {
             return changes;
         }
         self.offers[place] = next;
@@ -290,9 +317,12 @@ impl Compiler {
         self.look(number, now);
         let (zone, _) = self.places[number];
         let (compiled, status) = self.compile(number);
-        if *self.balancers[number] != compiled {
+        let before = &self.balancers[number];
+        if **before != compiled {
+            let same_addresses = (&before.ipv4, &before.ipv6) == (&compiled.ipv4, &compiled.ipv6);
             self.balancers[number] = Arc::new(compiled);
-            if changes.zones.last() != Some(&zone) {
+            changes.ttls |= same_addresses;
+            if !same_addresses && changes.zones.last() != Some(&zone) {
                 // users stand in the order of zones
                 changes.zones.push(zone);
             }
@@ -339,7 +369,29 @@ impl Compiler {
             let held = if offer.is_available() { Some(offer) } else { delayed.kept[place].as_ref() };
             held.filter(|_| delayed.hold.takes(place))
         };
-        compile_balancer(balancer, offered, &self.offers)
+        let ttl = self.ttl(number, balancer, offered);
+        compile_balancer(balancer, ttl, offered, &self.offers)
+    }
+
+    /// The TTL of a load balancer's answers: its own, or no longer than until
+    /// the next verdict that may change them.
+    fn ttl<'a>(
+        &self,
+        number: usize,
+        balancer: &LoadBalancer,
+        offered: impl Fn(usize) -> Option<&'a PoolOffer>,
+    ) -> u32 {
+        let Some(paced_by) = self.derived.get(&number) else { return balancer.ttl };
+        let first =
+            |has: fn(&PoolOffer) -> bool| (0..paced_by.len()).find(|place| offered(*place).is_some_and(has));
+        let both = (first(|offer| offer.ipv4.is_some()), first(|offer| offer.ipv6.is_some()));
+        let count = match (&balancer.steering_policy, both) {
+            // those behind the one that answers don't matter until it fails
+            (SteeringPolicy::Off, (Some(ipv4), Some(ipv6))) => ipv4.max(ipv6) + 1,
+            _ => paced_by.len(),
+        };
+        let paces = paced_by[..count].iter().flatten().filter_map(|pool| self.paces[pool.0 as usize]);
+        paces.min().map_or(balancer.ttl, |pace| balancer.ttl.min(whole_seconds(pace)))
     }
 
     /// Everything as it stands, under these serials.
@@ -406,20 +458,15 @@ fn wanted_out(model: &Model, pool: PoolId, table: &Table) -> Vec<IpAddr> {
     both.filter(|(_, standing)| out(standing)).map(|(endpoint, _)| endpoint.address).collect()
 }
 
-/// The pools whose health a load balancer's answers depend on.
-fn used_pools(balancer: &LoadBalancer) -> Vec<PoolId> {
-    let mut pools = balancer.default_pools.clone();
-    if let WhenUnavailable::FallbackPool(pool) = balancer.when_unavailable {
-        pools.push(pool);
-    }
-    pools.sort();
-    pools.dedup();
-    pools
+/// In whole seconds, at least one: a TTL knows no parts of them.
+pub fn whole_seconds(time: Duration) -> u32 {
+    u32::try_from(time.as_secs()).unwrap_or(u32::MAX).max(1)
 }
 
 /// `offered` is what the default pool at a place offers to this load balancer.
 fn compile_balancer<'a>(
     balancer: &LoadBalancer,
+    ttl: u32,
     offered: impl Fn(usize) -> Option<&'a PoolOffer>,
     offers: &'a [PoolOffer],
 ) -> (Balancer, BalancerStatus) {
@@ -429,7 +476,7 @@ fn compile_balancer<'a>(
         WhenUnavailable::Nodata => None,
     };
     let compiled = Balancer {
-        ttl: balancer.ttl,
+        ttl,
         ipv4: choose(
             balancer,
             |place| offered(place)?.ipv4.clone(),

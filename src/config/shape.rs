@@ -305,6 +305,7 @@ pub struct LoadBalancer {
     pub enabled: Field<Scalar>,
     pub proxied: Field<Scalar>,
     pub ttl: Field<Scalar>,
+    pub ttl_policy: Field<Scalar>,
     pub steering_policy: Field<Scalar>,
     pub random_steering: Field<RandomSteering>,
     pub default_pools: Field<Vec<Field<Scalar>>>,

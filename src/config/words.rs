@@ -199,7 +199,6 @@ static LOAD_BALANCER: Words = Words {
         ("adaptive_routing", proxied(&["false"], "take it away")),
         ("tunnel_id", proxied(&[], "take it away")),
         ("fallback", later("the fallback pool answers whatever its health")),
-        ("ttl_policy", unless(&["fixed"], "answers carry the `ttl` as written")),
     ],
 };
 

@@ -143,6 +143,18 @@ impl Machine {
         self.verdict
     }
 
+    /// How many more outcomes the verdict needs at least to change.
+    pub fn outcomes_to_change(&self, limits: Thresholds) -> u32 {
+        let run_of = |pass: bool| self.run.map_or(0, |(last, length)| if last == pass { length } else { 0 });
+        let left = match self.verdict {
+            _ if self.carried_over => 1,
+            Verdict::Unknown => 1,
+            Verdict::Healthy => limits.down.saturating_sub(run_of(false)),
+            Verdict::Unhealthy => limits.up.saturating_sub(run_of(true)),
+        };
+        left.max(1)
+    }
+
     /// Whether a healthy target has begun to fail and the run is undecided.
     pub fn is_doubtful(&self) -> bool {
         self.verdict == Verdict::Healthy && matches!(self.run, Some((false, _)))
@@ -195,6 +207,29 @@ mod tests {
             trace(&mut machine, before, limits);
             assert_eq!(trace(&mut machine, outcomes, limits), verdicts, "{id}");
         }
+    }
+
+    #[test]
+    fn a_run_brings_the_next_verdict_closer() {
+        let limits = Thresholds { up: 2, down: 3 };
+        for (outcomes, left) in [
+            ("", 1),
+            ("+", 3),
+            ("+-", 2),
+            ("+--", 1),
+            ("+--+", 3),
+            ("-", 2),
+            ("-+", 1),
+            ("-+-", 2),
+            ("---", 2),
+        ] {
+            let mut machine = Machine::new(Moment::ZERO);
+            trace(&mut machine, outcomes, limits);
+            assert_eq!(machine.outcomes_to_change(limits), left, "{outcomes}");
+        }
+        let mut machine = Machine::new(Moment::ZERO);
+        trace(&mut machine, "+", limits);
+        assert_eq!(machine.carry_over().outcomes_to_change(limits), 1);
     }
 
     #[test]

@@ -25,8 +25,8 @@ use super::ejection::{Seen, Traffic};
 use super::memory::{EndpointKey, EndpointMemory, Memory, Record, TargetKey, TargetMemory};
 use super::overrides::{Action, Override, Overrides, Slot};
 use super::{
-    AgentWish, Outcome, PoolHealth, ProbeResult, Reason, Standing, Target, TargetId, Transition, Verdict,
-    pool_health,
+    AgentWish, DownCause, Fitness, Outcome, PoolHealth, ProbeResult, Reason, Standing, Target, TargetId,
+    Transition, Verdict, pool_health,
 };
 use crate::model::{Check, Endpoint, Model, Pool, PoolId, Reach, Scope, VantageId, Window};
 use crate::moment::Moment;
@@ -160,6 +160,8 @@ struct PoolRow {
     unknown: usize,
     /// Something depends on one of its endpoints.
     named: bool,
+    /// TTLs go by when its next verdict may come.
+    paces: bool,
     /// The pools that depend on this one.
     dependents: Vec<PoolId>,
 }
@@ -233,7 +235,11 @@ impl Table {
         if void {
             target.machine = super::Machine::new(now);
         }
+        let paced = row.paces.then(|| target.next_verdict());
         let transition = target.observe(outcome, now, row.start_period);
+        if paced.is_some_and(|before| before != target.next_verdict()) {
+            self.touched.insert(pool);
+        }
         let newly_blocked = target.blocked && !was_blocked;
         let sighted = &mut row.rows[place].sights[sight];
         match outcome.result {
@@ -504,6 +510,31 @@ impl Table {
     /// a target is unknown: it is disabled, or nothing tests it.
     pub fn verdicts(&self, pool: PoolId) -> &[Verdict] {
         &self.pools[pool.0 as usize].verdicts
+    }
+
+    /// The least time from an outcome to another verdict on one of a pool's
+    /// endpoints; none: there is never another, or nobody asks.
+    pub fn next_verdict(&self, pool: PoolId) -> Option<Duration> {
+        let held = &self.pools[pool.0 as usize];
+        if !held.paces {
+            return None;
+        }
+        let members = &self.model.pool(pool).tests.members;
+        let voters = || members.iter().filter(|member| member.votes);
+        let counts = |standing: &Standing| {
+            standing.fitness.counts() && standing.fitness != Fitness::Down(DownCause::Forced)
+        };
+        let judged = held.rows.iter().zip(&held.standings).filter(|(_, standing)| counts(standing));
+        let sights = judged.flat_map(|(row, _)| &row.sights);
+        let soonest = |sight: &Sight| match &sight.targets[..] {
+            // another machine probes, and its beats aren't known here
+            [] => voters().map(|member| self.model.monitor(member.monitor).interval).min(),
+            targets => {
+                let voting = targets.iter().zip(members).filter(|(_, member)| member.votes);
+                voting.filter_map(|(id, _)| self.targets[id].next_verdict()).min()
+            }
+        };
+        sights.filter_map(soonest).min()
     }
 
     /// Where a pool's endpoints stand, in their order.

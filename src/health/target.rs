@@ -39,6 +39,17 @@ pub struct Sighting {
     pub outcome: Outcome,
 }
 
+/// The least time from the last outcome to another verdict, as beats and
+/// rechecks go.
+pub fn next_verdict(monitor: &Monitor, machine: &Machine) -> Duration {
+    let outcomes = machine.outcomes_to_change(monitor.thresholds);
+    match machine.verdict() {
+        Verdict::Healthy if machine.is_doubtful() => monitor.recheck() * outcomes,
+        Verdict::Healthy => monitor.interval + monitor.recheck() * (outcomes - 1),
+        Verdict::Unhealthy | Verdict::Unknown => monitor.interval * outcomes,
+    }
+}
+
 /// One endpoint tested by one monitor from one vantage.
 #[derive(Clone, Debug)]
 pub struct Target {
@@ -117,6 +128,13 @@ impl Target {
             Some(recheck) if self.machine.is_doubtful() => beat.min(now + recheck),
             _ => beat,
         }
+    }
+
+    /// The least time from its last outcome to another verdict; none: there is
+    /// never another.
+    pub fn next_verdict(&self) -> Option<Duration> {
+        let monitor = &self.task.monitor;
+        (!matches!(monitor.check, Check::Static(_))).then(|| next_verdict(monitor, &self.machine))
     }
 
     /// What this monitor holds of the endpoint.

@@ -351,28 +351,29 @@ impl Player {
         let declared = model.zones.iter().flat_map(|zone| &zone.load_balancers);
         let published = Arc::clone(self.drive.published());
         let mut changed = false;
-        let mut there: Vec<(&LoadBalancer, Answering)> = Vec::new();
+        let mut there: Vec<(&LoadBalancer, u32, Answering)> = Vec::new();
         for ((balancer, view), compiled) in declared.zip(&status.balancers).zip(&published.balancers) {
             let ipv4 = compiled.ipv4.addresses().into_iter().map(IpAddr::from);
             let ipv6 = compiled.ipv6.addresses().into_iter().map(IpAddr::from);
             if balancer.enabled {
-                there.push((balancer, self.answering(&model, balancer, view, ipv4.chain(ipv6).collect())));
+                let answering = self.answering(&model, balancer, view, ipv4.chain(ipv6).collect());
+                there.push((balancer, compiled.ttl, answering));
             }
         }
         for row in &mut self.timeline.balancers {
-            let found = there.iter().find(|(balancer, _)| balancer.name == row.name);
-            if let Some((balancer, _)) = found {
-                row.ttl = row.ttl.max(balancer.ttl);
+            let found = there.iter().find(|(balancer, ..)| balancer.name == row.name);
+            if let Some((_, ttl, _)) = found {
+                row.ttl = row.ttl.max(*ttl);
             }
-            let held = found.map_or(Held::Absent, |(_, answering)| Held::Answers(answering.clone()));
+            let held = found.map_or(Held::Absent, |(.., answering)| Held::Answers(answering.clone()));
             changed |= row.track.note(at, held);
         }
-        for (balancer, answering) in there {
+        for (balancer, ttl, answering) in there {
             if !self.timeline.balancers.iter().any(|row| row.name == balancer.name) {
                 let mut track = Track::default();
                 begin(&mut track, at, Held::Absent);
                 track.note(at, Held::Answers(answering));
-                let (name, ttl) = (balancer.name.clone(), balancer.ttl);
+                let name = balancer.name.clone();
                 self.timeline.balancers.push(BalancerRow { name, ttl, track });
                 changed = true;
             }

@@ -16,8 +16,8 @@ use crate::health::{
     Action, AgentWish, Fitness, OutCause, PoolState, ProbeResult, Slot, Standing, TargetId, Verdict,
 };
 use crate::model::{
-    Combination, LoadBalancer, Model, Moves, Name, Pool, PoolId, Reach, Scope, SteeringPolicy, VantageId,
-    Weight, WhenUnavailable,
+    Combination, LoadBalancer, Model, Moves, Name, Pool, PoolId, Reach, Scope, SteeringPolicy, TtlPolicy,
+    VantageId, Weight, WhenUnavailable,
 };
 use crate::moment::Moment;
 use crate::steering::{Chance, Choice};
@@ -273,6 +273,13 @@ impl Watch {
             {
                 return Err(format!("{} answers with {address}, which is wanted out", balancer.name));
             }
+            let most = longest_ttl(drive, balancer);
+            if compiled.ttl > most {
+                return Err(format!(
+                    "{} answers for {} s, allowed are {most} s",
+                    balancer.name, compiled.ttl
+                ));
+            }
             if balancer.moves != Moves::default() {
                 continue; // it may go on with what was fit
             }
@@ -288,11 +295,7 @@ impl Watch {
     fn is_wanted(&self, drive: &Drive, declared: &Model, balancer: &LoadBalancer, address: &IpAddr) -> bool {
         let model = drive.engine.model();
         let table = drive.engine.table();
-        let fallback = match balancer.when_unavailable {
-            WhenUnavailable::FallbackPool(pool) => Some(pool),
-            WhenUnavailable::Nodata => None,
-        };
-        balancer.default_pools.iter().copied().chain(fallback).any(|id| {
+        balancer.pools().any(|id| {
             let pool = model.pool(id);
             pool.endpoints.iter().enumerate().any(|(place, endpoint)| {
                 let scope =
@@ -341,6 +344,32 @@ impl Watch {
         }
         Ok(())
     }
+}
+
+/// A TTL that is derived doesn't outlast the run of an endpoint that has begun
+/// to fail in the first pool.
+fn longest_ttl(drive: &Drive, balancer: &LoadBalancer) -> u32 {
+    if balancer.ttl_policy == TtlPolicy::Fixed {
+        return balancer.ttl;
+    }
+    let (table, pool) = (drive.engine.table(), balancer.default_pools[0]);
+    let declared = drive.engine.model().pool(pool);
+    let left = (0..declared.endpoints.len())
+        .filter(|place| table.standings(pool)[*place].fitness == Fitness::Up)
+        .flat_map(|place| table.targets_of(pool, place))
+        .filter(|(_, target)| declared.tests.members[target.member].votes)
+        .filter_map(|(_, target)| {
+            let monitor = &target.task.monitor;
+            let machine = target.machine();
+            let failures =
+                machine.run().filter(|(pass, _)| !pass && machine.verdict() == Verdict::Healthy)?.1;
+            let between = monitor.recheck_interval.unwrap_or(monitor.interval).min(monitor.interval);
+            let probed = monitor.check.is_probed().then_some(between)?;
+            // a reload may have asked for fewer than there are
+            let due = monitor.thresholds.down.saturating_sub(failures).max(1);
+            Some((probed * due).as_secs().max(1) as u32)
+        });
+    left.min().map_or(balancer.ttl, |left| left.min(balancer.ttl))
 }
 
 /// All addresses that answers of a choice may carry.

@@ -17,7 +17,7 @@ use crate::model::{
     AgentCheck, Check, Combination, Dependency, Doubt, Ejection, Endpoint, FamilyThreshold, HealthSource,
     Host, HttpCheck, LoadBalancer, Maintenance, Member, Model, Monitor, MonitorId, Moves, Name, Pool, PoolId,
     Quorum, Reach, RecordSet, Rules, Scope, Serial, Soa, Source, SteeringPolicy, TcpCheck, Tests, Thresholds,
-    Vantage, VantageId, Viewpoints, Weight, WhenUnavailable, Window, Zone,
+    TtlPolicy, Vantage, VantageId, Viewpoints, Weight, WhenUnavailable, Window, Zone,
 };
 use crate::moment::Moment;
 
@@ -1162,6 +1162,7 @@ fn zone(dice: &mut Dice, pools: &[Pool]) -> Zone {
             },
             moves,
             slo: None,
+            ttl_policy: if dice.percent(30) { TtlPolicy::Derived } else { TtlPolicy::Fixed },
         }
     });
     let load_balancers = load_balancers.collect();

@@ -40,6 +40,7 @@ fn balancer() -> LoadBalancer {
         name: "www.example.com".parse().unwrap(),
         enabled: true,
         ttl: 30,
+        ttl_policy: TtlPolicy::Fixed,
         steering_policy: SteeringPolicy::Off,
         default_pools: vec![PoolId(0)],
         when_unavailable: WhenUnavailable::Nodata,
@@ -240,4 +241,17 @@ fn a_run_of_failures_is_to_outlast_the_start() {
         let monitor = Monitor { start_period: secs(start_period), ..monitor(Some(2)) };
         assert_eq!(is_too_quick_for(&monitor, secs(start_up)), quick, "{start_up} {start_period}");
     }
+}
+
+#[test]
+fn a_derived_ttl_keeps_no_answer_past_the_next_possible_verdict() {
+    let model = model(vec![monitor(Some(2))], Combination::All);
+    let ttl = |ttl: u32, of: fn(&Courses) -> &Course| {
+        let balancer = LoadBalancer { ttl, ttl_policy: TtlPolicy::Derived, ..balancer() };
+        let courses = courses_of(&model, &balancer);
+        of(&courses).parts.iter().find(|part| part.step == Step::Ttl).unwrap().span.worst.as_secs()
+    };
+    assert_eq!(ttl(300, |courses| &courses.refused), 19, "a beat and two rechecks");
+    assert_eq!(ttl(300, |courses| &courses.back), 30, "two beats");
+    assert_eq!(ttl(10, |courses| &courses.hanging), 10, "never above its own");
 }

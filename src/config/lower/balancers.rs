@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use super::super::place::{Place, Spot};
 use super::super::problem::ProblemKind;
-use super::super::reader::{Field, Named, brief};
+use super::super::reader::{Field, Named, Scalar, brief};
 use super::super::{shape, words};
 use super::records::Unsure;
 use super::zones::Balancers;
 use super::{Definitions, Lower, Switch};
-use crate::model::{LoadBalancer, Name, PoolId, SteeringPolicy, Weight, WhenUnavailable};
+use crate::model::{LoadBalancer, Name, PoolId, SteeringPolicy, TtlPolicy, Weight, WhenUnavailable};
 
 /// Above it a failure is followed late.
 const LONG_TTL: u32 = 300;
@@ -87,7 +87,9 @@ impl Lower<'_> {
             }
         }
         let ttl = self.seconds(&shape.ttl, 86400, 30);
-        if let Some(place) = shape.ttl.place().filter(|_| ttl > LONG_TTL) {
+        let ttl_policy = self.ttl_policy(&shape.ttl_policy);
+        let is_long = ttl > LONG_TTL && ttl_policy == TtlPolicy::Fixed;
+        if let Some(place) = shape.ttl.place().filter(|_| is_long) {
             let help = format!("30s is usual, above {LONG_TTL}s is for what hardly ever fails");
             self.gather.warn(Spot::Value(place), ProblemKind::LongTtl { ttl }, Some(help), None);
         }
@@ -97,11 +99,23 @@ impl Lower<'_> {
             name,
             enabled: self.boolean(&shape.enabled, true),
             ttl,
+            ttl_policy,
             steering_policy,
             default_pools: listed.iter().map(|(id, _)| *id).collect(),
             when_unavailable: self.when_unavailable(key, place, shape, pools),
             moves: self.moves(shape),
             slo: self.slo(&shape.slo),
+        }
+    }
+
+    fn ttl_policy(&self, field: &Field<Scalar>) -> TtlPolicy {
+        match self.text(field) {
+            None | Some(("fixed", _)) => TtlPolicy::Fixed,
+            Some(("derived", _)) => TtlPolicy::Derived,
+            Some((other, place)) => {
+                self.unknown_value(place, other, &["fixed", "derived"]);
+                TtlPolicy::Fixed
+            }
         }
     }
 

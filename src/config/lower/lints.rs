@@ -12,7 +12,7 @@ use super::super::problem::ProblemKind;
 use super::super::reader::Field;
 use super::super::{shape, value};
 use super::{Definitions, Lower};
-use crate::model::{Check, HttpCheck, LoadBalancer, Model, Monitor, Name, Pool, PoolId};
+use crate::model::{Check, HttpCheck, LoadBalancer, Model, Monitor, Name, Pool, PoolId, TtlPolicy};
 use crate::timing::{self, StartUps, Timing};
 
 /// Up to here a TTL is usual, however quickly a failure is seen.
@@ -149,6 +149,7 @@ impl Lower<'_> {
         let timing = timing::figures(model, balancer);
         self.lint_slo(model, both, &timing);
         if let Some(detection) = timing.worst_detection()
+            && balancer.ttl_policy == TtlPolicy::Fixed
             && timing.ttl > detection.max(USUAL_TTL)
             && timing.ttl <= LONG_TTL
         {

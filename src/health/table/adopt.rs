@@ -12,9 +12,7 @@ use super::super::standing::Standing;
 use super::super::target::TestHash;
 use super::super::{Machine, Record, Target, TargetId, Verdict};
 use super::{Gone, PoolRow, Row, Sight, Table, Why, whole};
-use crate::model::{
-    Check, Endpoint, LoadBalancer, Model, Pool, PoolId, Reach, Rules, Scope, VantageId, WhenUnavailable,
-};
+use crate::model::{Check, Endpoint, Model, Pool, PoolId, Reach, Rules, Scope, TtlPolicy, VantageId};
 use crate::moment::Moment;
 
 /// What was held of one endpoint.
@@ -342,6 +340,7 @@ impl PoolRow {
             longest_ttl: links.ttls.get(&id).copied().unwrap_or_default(),
             dependents: links.dependents.get(&id).cloned().unwrap_or_default(),
             named: links.named.contains(&id),
+            paces: links.paces.contains(&id),
             ..PoolRow::default()
         }
     }
@@ -418,15 +417,24 @@ struct Links {
     dependents: HashMap<PoolId, Vec<PoolId>>,
     /// Pools of which something needs one endpoint.
     named: HashSet<PoolId>,
+    /// Pools whose next possible verdict some TTL goes by.
+    paces: HashSet<PoolId>,
 }
 
 impl Links {
     fn of(model: &Model) -> Links {
         let mut links = Links::default();
         for balancer in model.zones.iter().flat_map(|zone| &zone.load_balancers) {
-            for pool in used_pools(balancer) {
+            for pool in balancer.pools() {
                 let ttl = links.ttls.entry(pool).or_default();
                 *ttl = (*ttl).max(Duration::from_secs(balancer.ttl.into()));
+            }
+            if balancer.ttl_policy == TtlPolicy::Derived {
+                for pool in &balancer.default_pools {
+                    if links.paces.insert(*pool) {
+                        links.paces.extend(model.needs(model.pool(*pool)));
+                    }
+                }
             }
         }
         for (pool, id) in model.pools.iter().zip(0..) {
@@ -444,15 +452,6 @@ impl Links {
         }
         links
     }
-}
-
-/// The pools whose addresses a load balancer may hand out.
-fn used_pools(balancer: &LoadBalancer) -> impl Iterator<Item = PoolId> {
-    let fallback = match balancer.when_unavailable {
-        WhenUnavailable::FallbackPool(pool) => Some(pool),
-        WhenUnavailable::Nodata => None,
-    };
-    balancer.default_pools.iter().copied().chain(fallback)
 }
 
 /// Which target of `before` each of an endpoint's new targets carries on: the
