@@ -39,7 +39,7 @@ const HOLD: RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::fr
 
 /// For how long a configuration with these new tests is held back.
 pub fn hold<'a>(tests: impl Iterator<Item = &'a Monitor>) -> Duration {
-    let longest = tests.map(|monitor| monitor.timeout * (u32::from(monitor.retries) + 1)).max();
+    let longest = tests.map(Monitor::longest_probe).max();
     longest.unwrap_or_default().clamp(*HOLD.start(), *HOLD.end())
 }
 

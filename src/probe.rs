@@ -232,7 +232,9 @@ fn outcome(ending: Result<(), Failure>, progress: Progress, check: &Check, took:
         Err(Failure::TimedOut(phase)) if phase == Phase::Resolve || is_hearsay(check) => {
             (ProbeResult::Error, Reason::OtherFailure, timeout_detail(phase))
         }
-        Err(Failure::TimedOut(phase)) => (ProbeResult::Fail, timeout_reason(check), timeout_detail(phase)),
+        Err(Failure::TimedOut(phase)) => {
+            (ProbeResult::Fail, Reason::of_timeout(check), timeout_detail(phase))
+        }
     };
     Outcome {
         result,
@@ -249,19 +251,6 @@ fn outcome(ending: Result<(), Failure>, progress: Progress, check: &Check, took:
 /// Whether somebody else than the endpoint is asked.
 fn is_hearsay(check: &Check) -> bool {
     matches!(check, Check::Prometheus(_))
-}
-
-fn timeout_reason(check: &Check) -> Reason {
-    match check {
-        Check::Http(_) | Check::Prometheus(_) => Reason::HttpTimeout,
-        Check::Icmp | Check::Udp(_) => Reason::IcmpTimeout,
-        Check::Smtp(_) => Reason::SmtpTimeout,
-        Check::Dns(_) => Reason::DnsTimeout,
-        Check::Grpc(_) => Reason::GrpcTimeout,
-        Check::Agent(_) => Reason::AgentTimeout,
-        Check::Exec(_) => Reason::CommandTimeout,
-        Check::Tcp(_) | Check::Tls(_) | Check::Push | Check::Static(_) => Reason::TcpTimeout,
-    }
 }
 
 fn timeout_detail(phase: Phase) -> &'static str {

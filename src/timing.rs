@@ -585,14 +585,9 @@ fn passing(monitor: &Monitor) -> Span {
 fn failing(monitor: &Monitor, kind: Kind) -> Span {
     match kind {
         _ if monitor.check == Check::Push => Span::default(),
-        Kind::Hanging => Span::exactly(longest_probe(monitor)),
+        Kind::Hanging => Span::exactly(monitor.longest_probe()),
         Kind::Refused | Kind::Back => REPLY,
     }
-}
-
-/// How long a probe may last, all its attempts together.
-pub fn longest_probe(monitor: &Monitor) -> Duration {
-    monitor.timeout * (u32::from(monitor.retries) + 1)
 }
 
 /// Places of an endless row of beats, as [`Rhythm`] has them: each within a
@@ -797,7 +792,7 @@ pub fn remedies(model: &Model, balancer: &LoadBalancer, limit: Duration) -> Vec<
     let within = |timeout: Duration| {
         monitors.iter().all(|monitor| {
             let changed = Monitor { timeout: monitor.timeout.min(timeout), ..monitor.clone() };
-            longest_probe(&changed) <= monitor.interval
+            changed.longest_probe() <= monitor.interval
         })
     };
     let mut found = Vec::new();
@@ -814,7 +809,7 @@ pub fn remedies(model: &Model, balancer: &LoadBalancer, limit: Duration) -> Vec<
         found.push(format!("`ttl: {seconds}s`"));
     }
     let fits = |seconds: &u64| {
-        monitors.iter().all(|monitor| longest_probe(monitor) <= Duration::from_secs(*seconds))
+        monitors.iter().all(|monitor| monitor.longest_probe() <= Duration::from_secs(*seconds))
     };
     let oftener = |seconds| Change { interval: Some(Duration::from_secs(seconds)), ..Change::default() };
     let may = seconds(interval, 1).take_while(|seconds| fits(seconds) || !within(timeout));

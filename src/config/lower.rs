@@ -421,7 +421,7 @@ impl Lower<'_> {
             let endpoints = endpoints * here;
             for member in &pool.tests.members {
                 let monitor = model.monitor(member.monitor);
-                let worst = monitor.timeout * (u32::from(monitor.retries) + 1);
+                let worst = monitor.longest_probe();
                 let share = worst.as_secs_f64() / monitor.interval.as_secs_f64().max(0.001);
                 targets += endpoints;
                 probes += endpoints as f64 * share.min(1.0);

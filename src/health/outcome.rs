@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::model::Check;
+
 /// What one probe found, with its evidence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
@@ -148,6 +150,20 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// That of a probe that ran into its timeout.
+    pub fn of_timeout(check: &Check) -> Reason {
+        match check {
+            Check::Http(_) | Check::Prometheus(_) => Reason::HttpTimeout,
+            Check::Icmp | Check::Udp(_) => Reason::IcmpTimeout,
+            Check::Smtp(_) => Reason::SmtpTimeout,
+            Check::Dns(_) => Reason::DnsTimeout,
+            Check::Grpc(_) => Reason::GrpcTimeout,
+            Check::Agent(_) => Reason::AgentTimeout,
+            Check::Exec(_) => Reason::CommandTimeout,
+            Check::Tcp(_) | Check::Tls(_) | Check::Push | Check::Static(_) => Reason::TcpTimeout,
+        }
+    }
+
     /// The reason as people read it.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -230,7 +230,9 @@ impl Table {
         let was_blocked = target.blocked;
         // a verdict that nobody vouched for so long is no verdict any more
         let rules = &self.model.pool(pool).rules;
-        let void = target.reported.is_some_and(|at| now.since(at) > target.patience() + rules.stale_after)
+        let void = target
+            .reported
+            .is_some_and(|at| now.since(at) > target.task.monitor.patience() + rules.stale_after)
             && target.machine.verdict() != Verdict::Unknown;
         if void {
             target.machine = super::Machine::new(now);

@@ -195,14 +195,6 @@ impl Target {
         self.machine.observe(pass, now, self.task.monitor.thresholds, start_period)
     }
 
-    /// For how long after a report it is taken to be reporting (3 intervals
-    /// and a probe); an interval is no shorter than a probe may last.
-    pub fn patience(&self) -> Duration {
-        let monitor = &self.task.monitor;
-        let longest = monitor.timeout * (u32::from(monitor.retries) + 1);
-        monitor.interval.max(longest) * 3 + longest
-    }
-
     /// Whether an outcome of one is an outcome of the other.
     pub(super) fn same_test(&self, other: &Target) -> bool {
         let (a, b) = (&self.task, &other.task);

@@ -94,9 +94,9 @@ impl Network {
     }
 
     fn found(&self, task: &ProbeTask, now: Moment) -> Outcome {
-        let timeout = task.monitor.timeout * (u32::from(task.monitor.retries) + 1);
+        let timeout = task.monitor.longest_probe();
         if !self.is_connected(&task.vantage.name) {
-            return failed(timeout, timed_out(&task.monitor.check), "connect_timeout");
+            return failed(timeout, Reason::of_timeout(&task.monitor.check), "connect_timeout");
         }
         let scope = Scope { pool: Arc::clone(&task.pool), endpoint: Some(Arc::clone(&task.endpoint)) };
         let (monitor, vantage) = (Arc::clone(&task.monitor.name), Arc::clone(&task.vantage.name));
@@ -113,9 +113,9 @@ impl Network {
         };
         let pass = |took| Outcome { took, ..Outcome::new(ProbeResult::Pass, Reason::NoFailures, "") };
         match manner {
-            Manner::Hang => failed(timeout, timed_out(&task.monitor.check), "response_timeout"),
+            Manner::Hang => failed(timeout, Reason::of_timeout(&task.monitor.check), "response_timeout"),
             Manner::Slow(time) if time > task.monitor.timeout => {
-                failed(timeout, timed_out(&task.monitor.check), "response_timeout")
+                failed(timeout, Reason::of_timeout(&task.monitor.check), "response_timeout")
             }
             Manner::Slow(time) => pass(time),
             Manner::Refused => failed(QUICK, Reason::TcpConnectionFailed, "connect_refused"),
@@ -154,19 +154,6 @@ fn is_part(of: &Scope, scope: &Scope) -> bool {
 
 fn failed(took: Duration, reason: Reason, detail: &'static str) -> Outcome {
     Outcome { took, ..Outcome::new(ProbeResult::Fail, reason, detail) }
-}
-
-fn timed_out(check: &Check) -> Reason {
-    match check {
-        Check::Http(_) | Check::Prometheus(_) => Reason::HttpTimeout,
-        Check::Icmp | Check::Udp(_) => Reason::IcmpTimeout,
-        Check::Smtp(_) => Reason::SmtpTimeout,
-        Check::Dns(_) => Reason::DnsTimeout,
-        Check::Grpc(_) => Reason::GrpcTimeout,
-        Check::Agent(_) => Reason::AgentTimeout,
-        Check::Exec(_) => Reason::CommandTimeout,
-        Check::Tcp(_) | Check::Tls(_) | Check::Push | Check::Static(_) => Reason::TcpTimeout,
-    }
 }
 
 /// What the monitor makes of it: limits of latency, then inversion.

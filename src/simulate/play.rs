@@ -534,7 +534,7 @@ fn named(pools: &[Arc<str>]) -> String {
 /// When nothing has changed for so long, nothing changes any more.
 fn patience(model: &Model) -> Duration {
     let runs = model.monitors.iter().map(|monitor| {
-        let probe = monitor.timeout * (u32::from(monitor.retries) + 1);
+        let probe = monitor.longest_probe();
         let beat = monitor.interval.max(probe) + probe;
         beat.saturating_mul(monitor.thresholds.up.max(monitor.thresholds.down) + 1)
     });

@@ -1,24 +1,22 @@
 //! A world made from a seed: configurations, faults and operators.
 
+mod calm;
+mod invent;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::dice::Dice;
-use super::watch::{self, Stand, Watch};
+use super::watch::Watch;
 use super::{Drive, Nature};
 use crate::engine::{Effect, Engine, Event, Lookup};
 use crate::health::{
-    Action, AgentReport, AgentWish, Degraded, Fitness, Memory, Order, OutCause, Outcome, ProbeResult,
-    ProbeTask, Reason, Record, Seen, Slot, TargetId, Verdict,
+    Action, AgentReport, AgentWish, Degraded, Memory, Order, Outcome, ProbeResult, ProbeTask, Reason, Record,
+    Seen, Slot, TargetId, Verdict,
 };
-use crate::model::{
-    AgentCheck, Check, Combination, Dependency, Doubt, Ejection, Endpoint, FamilyThreshold, HealthSource,
-    Host, HttpCheck, LoadBalancer, Maintenance, Member, Model, Monitor, MonitorId, Moves, Name, Pool, PoolId,
-    Quorum, Reach, RecordSet, Rules, Scope, Serial, Soa, Source, SteeringPolicy, TcpCheck, Tests, Thresholds,
-    TtlPolicy, Vantage, VantageId, Viewpoints, Weight, WhenUnavailable, Window, Zone,
-};
+use crate::model::{Check, Endpoint, Model, Pool, PoolId, Reach, Scope, VantageId, Weight};
 use crate::moment::Moment;
 
 /// When worlds begin.
@@ -208,9 +206,7 @@ impl World {
             Manner::Slow => Outcome { degraded: Some(Degraded::Slow), ..pass(timeout.mul_f64(0.9)) },
             Manner::Flaps(period) if (now.elapsed().as_secs() / period).is_multiple_of(2) => pass(quick),
             Manner::Refuses | Manner::Flaps(_) => fail(quick, Reason::TcpConnectionFailed, "connect_refused"),
-            Manner::Hangs => {
-                fail(timeout * (u32::from(task.monitor.retries) + 1), Reason::TcpTimeout, "timeout")
-            }
+            Manner::Hangs => fail(task.monitor.longest_probe(), Reason::TcpTimeout, "timeout"),
             Manner::Blocked => Outcome {
                 took: quick,
                 ..Outcome::new(ProbeResult::Error, Reason::NetworkUnreachable, "network_unreachable")
@@ -244,7 +240,7 @@ struct Life {
 impl Life {
     fn new(seed: u64, sabotage: Option<Sabotage>) -> Life {
         let mut dice = Dice::new(seed);
-        let declared = configuration(&mut dice);
+        let declared = invent::configuration(&mut dice);
         let mut engine = Engine::new(1 + dice.below(200));
         engine.ready_by(START + Duration::from_secs(10));
         let world = World {
@@ -519,7 +515,7 @@ impl Life {
 
     fn reload(&mut self) -> Result<(), String> {
         let (before, held_at) = (held(&self.drive), holding(&self.drive));
-        let changed = change(&mut self.world.dice, &mut self.declared);
+        let changed = invent::change(&mut self.world.dice, &mut self.declared);
         let model = Arc::new(meddled(&self.declared, self.world.sabotage));
         self.drive.told.clear();
         self.watch.reloaded();
@@ -642,182 +638,6 @@ impl Life {
             _ => memory,
         })
     }
-
-    /// Nothing happens any more; after a while everything is as it should be.
-    fn calm(&mut self) -> Result<(), String> {
-        let now = self.drive.now();
-        self.take_back();
-        // past all windows
-        let beyond = (START + Duration::from_secs(86_400)).since(now);
-        self.drive.engine.handle(Event::ClockStepped(beyond.as_millis() as i64), now);
-        self.world.cut_off.clear();
-        self.world.lookups_fail = false;
-        self.world.hosts.insert("web.example.net".into(), vec![[203, 0, 113, 1].into()]);
-        for address in addresses(&self.declared) {
-            let manner = if self.world.dice.percent(70) { Manner::Up } else { Manner::Refuses };
-            self.world.manners.insert(address, manner);
-            let ready = AgentReport { wish: Some(AgentWish::Ready), percent: Some(100) };
-            self.world.agents.insert(address, ready);
-        }
-        self.drive.settle(&mut self.world)?;
-        for slice in 0..60 {
-            self.go_on(Duration::from_secs(5))?; // vantages elsewhere report in between
-            if slice == 8 {
-                self.take_back(); // of host names that have other addresses by now
-            }
-        }
-        let names: Vec<Name> = self
-            .declared
-            .zones
-            .iter()
-            .flat_map(|zone| &zone.load_balancers)
-            .map(|balancer| balancer.name.clone())
-            .collect();
-        let now = self.drive.now();
-        for name in names {
-            self.drive.engine.fail_back(&name, now);
-        }
-        self.go_on(Duration::from_secs(2))?;
-        let stands = self.stands();
-        let is_exempt = self.look_at_endpoints(&stands)?;
-        self.look_at_doubt()?;
-        if is_exempt { Ok(()) } else { self.look_at_answers(&stands) }
-    }
-
-    /// Takes back what operators have said.
-    fn take_back(&mut self) {
-        let now = self.drive.now();
-        let said = self.drive.engine.table().overrides().iter();
-        let scopes: Vec<Scope> = said.map(|(scope, _)| scope.clone()).collect();
-        for scope in scopes {
-            for slot in Slot::ALL {
-                // of what is gone from the configuration nothing can be taken back
-                let _ = self.drive.engine.order(&scope, Order::Clear(slot), now);
-            }
-        }
-    }
-
-    fn truth(&self, endpoint: &Endpoint) -> Verdict {
-        match self.world.manners.get(&endpoint.address).copied().unwrap_or(Manner::Up) {
-            Manner::Up => Verdict::Healthy,
-            _ => Verdict::Unhealthy,
-        }
-    }
-
-    /// How endpoints truly stand, when nobody says anything over it: of each
-    /// pool whether it is enabled, and its endpoints. A pool needs earlier ones.
-    fn stands(&self) -> Vec<(bool, Vec<Stand>)> {
-        let model = self.drive.engine.model();
-        let mut all: Vec<(bool, Vec<Stand>)> = Vec::new();
-        for pool in &model.pools {
-            let available = |needed: &Dependency| {
-                let (enabled, stands) = &all[needed.pool.0 as usize];
-                *enabled && watch::has_enough(model.pool(needed.pool), stands)
-            };
-            let holds = pool.depends_on.iter().all(available);
-            let stand = |endpoint: &Endpoint| {
-                let works = !pool.is_monitored() || pool.enabled && self.truth(endpoint) == Verdict::Healthy;
-                let up = endpoint.enabled && holds && works;
-                Stand { counts: endpoint.enabled, up, serves: up, weight: None }
-            };
-            all.push((pool.enabled, pool.endpoints.iter().map(stand).collect()));
-        }
-        all
-    }
-
-    /// Every endpoint stands as it should; tells whether one was passed over.
-    fn look_at_endpoints(&self, stands: &[(bool, Vec<Stand>)]) -> Result<bool, String> {
-        let model = self.drive.engine.model();
-        let (table, now) = (self.drive.engine.table(), self.drive.now());
-        let mut is_exempt = false;
-        for (pool, id) in model.pools.iter().zip(0..) {
-            let is_agent = |member: &Member| matches!(model.monitor(member.monitor).check, Check::Agent(_));
-            let has_agent = pool.tests.members.iter().any(is_agent);
-            for (place, endpoint) in pool.endpoints.iter().enumerate() {
-                let standing = table.standings(PoolId(id))[place];
-                let scope = of(pool, endpoint);
-                let wished =
-                    matches!(standing.fitness, Fitness::Out(OutCause::AgentDrain | OutCause::AgentMaint))
-                        || standing.percent < 100;
-                // who fails doesn't say that it is ready again
-                let truth = self.truth(endpoint);
-                if wished && has_agent && truth != Verdict::Healthy {
-                    is_exempt = true;
-                    continue;
-                }
-                let stand = stands[id as usize].1[place];
-                // what needs one that was passed over stands as that does
-                if is_exempt && !pool.depends_on.is_empty() {
-                    continue;
-                }
-                let right = Stand::of(&standing) == stand && (!stand.up || standing.percent == 100);
-                if pool.enabled && (!right || standing.starting || standing.flapping) {
-                    return Err(format!("in the calm {scope} is {standing:?}, and should be {stand:?}"));
-                }
-                if !pool.enabled || !endpoint.enabled || !pool.is_monitored() {
-                    continue;
-                }
-                if standing.verdict != truth || standing.stale {
-                    let views = table.views(PoolId(id), place, now);
-                    return Err(format!(
-                        "in the calm {scope} is {standing:?}, and truly {truth}; seen as {views:?}"
-                    ));
-                }
-                let silent = table
-                    .targets_of(PoolId(id), place)
-                    .any(|(_, target)| target.reported().is_none_or(|at| now.since(at) > target.patience()));
-                if silent {
-                    return Err(format!("in the calm {scope} isn't probed any more"));
-                }
-            }
-        }
-        Ok(is_exempt)
-    }
-
-    /// No vantage doubts itself without a reason.
-    fn look_at_doubt(&self) -> Result<(), String> {
-        let model = self.drive.engine.model();
-        for (vantage, id) in model.vantages.iter().zip(0..) {
-            if self.drive.engine.table().doubts_since(VantageId(id)).is_none() {
-                continue;
-            }
-            let tested = |pool: &Pool| pool.enabled && pool.is_monitored();
-            let fails = |pool: &Pool| {
-                pool.endpoints.iter().all(|e| !e.enabled || self.truth(e) == Verdict::Unhealthy)
-            };
-            let canaries = vantage.canaries.map(|pool| model.pool(pool)).is_some_and(|pool| {
-                tested(pool)
-                    && pool.endpoints.iter().all(|e| e.enabled && self.truth(e) == Verdict::Unhealthy)
-            });
-            let others =
-                || model.pools.iter().zip(0..).filter(|(_, id)| vantage.canaries != Some(PoolId(*id)));
-            let all = others().filter(|(pool, _)| tested(pool)).count();
-            let failing = others().filter(|(pool, _)| tested(pool) && fails(pool)).count();
-            let many = model.doubt.share.is_some_and(|share| failing * 100 > all * usize::from(share));
-            if !canaries && !many {
-                return Err(format!("in the calm {} doubts itself", vantage.name));
-            }
-        }
-        Ok(())
-    }
-
-    /// Answers are what a plain reading of the configuration says.
-    fn look_at_answers(&self, stands: &[(bool, Vec<Stand>)]) -> Result<(), String> {
-        let model = self.drive.engine.model();
-        let balancers = model.zones.iter().flat_map(|zone| &zone.load_balancers);
-        for (balancer, compiled) in balancers.zip(&self.drive.published().balancers) {
-            let answered: BTreeSet<IpAddr> =
-                compiled.ipv4.addresses().into_iter().map(IpAddr::from).collect();
-            let expected = watch::read(model, balancer, stands);
-            if answered != expected {
-                return Err(format!(
-                    "in the calm {} answers with {answered:?}, and should with {expected:?}",
-                    balancer.name
-                ));
-            }
-        }
-        Ok(())
-    }
 }
 
 /// The verdicts on all endpoints.
@@ -910,264 +730,6 @@ fn meddled(declared: &Model, sabotage: Option<Sabotage>) -> Model {
         _ => {}
     }
     model
-}
-
-/// Changes a configuration somewhere; gives the pools it touched.
-fn change(dice: &mut Dice, model: &mut Model) -> BTreeSet<Arc<str>> {
-    let place = dice.below(model.pools.len());
-    let mut touched = BTreeSet::from([Arc::clone(&model.pools[place].name)]);
-    match dice.below(6) {
-        0 => {
-            let pool = &mut model.pools[place];
-            let number = dice.within(1..=250) as u8;
-            let address = IpAddr::from([192, 0, 2, number]);
-            let is_new = pool.endpoints.iter().all(|endpoint| endpoint.address != address);
-            if is_new {
-                pool.endpoints.push(Endpoint::new(&format!("n{number}"), address));
-            }
-        }
-        1 => {
-            let pool = &mut model.pools[place];
-            if pool.endpoints.len() > 1 {
-                pool.endpoints.remove(dice.below(pool.endpoints.len()));
-                pool.health_threshold = 1;
-            }
-        }
-        2 => {
-            let pool = &mut model.pools[place];
-            let endpoint = dice.below(pool.endpoints.len());
-            pool.endpoints[endpoint].enabled ^= true;
-        }
-        3 => {
-            let number = dice.below(model.monitors.len());
-            let monitor = Arc::make_mut(&mut model.monitors[number]);
-            monitor.thresholds =
-                Thresholds { up: dice.within(1..=4) as u32, down: dice.within(1..=4) as u32 };
-            if dice.percent(30) {
-                monitor.check = check(dice);
-                monitor.interval = interval(&monitor.check, monitor.interval);
-            }
-            touched = model.pools.iter().map(|pool| Arc::clone(&pool.name)).collect();
-        }
-        4 => {
-            let pool = &mut model.pools[place];
-            pool.endpoints.reverse();
-        }
-        _ => model.pools[place].rules = rules(dice),
-    }
-    // what depends on a touched pool may move with it
-    for _ in 0..model.pools.len() {
-        let names: Vec<Arc<str>> = model.pools.iter().map(|pool| Arc::clone(&pool.name)).collect();
-        for pool in &model.pools {
-            let mut needed = pool.depends_on.iter();
-            if needed.any(|needed| touched.contains(&names[needed.pool.0 as usize])) {
-                touched.insert(Arc::clone(&pool.name));
-            }
-        }
-    }
-    touched
-}
-
-fn check(dice: &mut Dice) -> Check {
-    let port = Some(dice.within(1..=9) as u16);
-    match dice.below(9) {
-        0..=2 => Check::Tcp(TcpCheck { port, ..TcpCheck::default() }),
-        3 | 4 => Check::Agent(AgentCheck { port, send: None }),
-        5 => Check::Push,
-        _ => Check::Http(HttpCheck { port, ..HttpCheck::default() }),
-    }
-}
-
-/// An interval in which everybody has reported.
-fn interval(check: &Check, wanted: Duration) -> Duration {
-    if *check == Check::Push { wanted.max(PUSH_INTERVAL) } else { wanted }
-}
-
-fn rules(dice: &mut Dice) -> Rules {
-    let sometimes = |dice: &mut Dice, range| match dice.percent(30) {
-        true => dice.seconds(range),
-        false => Duration::ZERO,
-    };
-    Rules {
-        start_period: dice.percent(20).then(|| dice.seconds(1..=20)),
-        stale_after: dice.seconds(20..=120),
-        flap_limit: dice.within(1..=5) as u32,
-        flap_window: dice.seconds(20..=60),
-        flap_hold: sometimes(dice, 1..=20),
-        slow_start: sometimes(dice, 1..=60),
-        drain_wait: sometimes(dice, 1..=20),
-        stale_if_error: match dice.percent(50) {
-            true => dice.seconds(0..=60),
-            false => Rules::default().stale_if_error,
-        },
-        ejection: dice.percent(50).then(|| Ejection {
-            consecutive_failures: dice.percent(70).then(|| dice.within(1..=40) as u32),
-            failure_percentage: dice.percent(70).then(|| dice.within(10..=90) as u8),
-            minimum_requests: dice.within(1..=60) as u32,
-            ejection_time: dice.seconds(1..=20),
-            max_ejection_time: dice.seconds(20..=60),
-            max_ejection_percent: dice.within(1..=100) as u8,
-        }),
-    }
-}
-
-/// A configuration from chance.
-fn configuration(dice: &mut Dice) -> Model {
-    let count = 1 + dice.below(3);
-    let vantages: Vec<Arc<Vantage>> = (0..1 + dice.below(3))
-        .map(|number| {
-            let remote = number > 0 && dice.percent(30);
-            Arc::new(Vantage {
-                name: format!("v{number}").into(),
-                region: dice.percent(60).then(|| format!("r{}", dice.below(2)).into()),
-                reach: match remote {
-                    true => Reach::Remote,
-                    false => Reach::Here { source: Source::default(), namespace: None },
-                },
-                canaries: dice.percent(20).then(|| PoolId(dice.below(count) as u32)),
-            })
-        })
-        .collect();
-    let monitors: Vec<Arc<Monitor>> = (0..1 + dice.below(3))
-        .map(|number| {
-            let check = check(dice);
-            let interval = interval(&check, dice.millis(500..=8000));
-            Arc::new(Monitor {
-                interval,
-                timeout: dice.millis(100..=3000),
-                retries: dice.below(2) as u8,
-                recheck_interval: dice.percent(60).then(|| dice.millis(100..=1000).min(interval)),
-                thresholds: Thresholds { up: dice.within(1..=4) as u32, down: dice.within(1..=4) as u32 },
-                ..Monitor::new(&format!("m{number}"), check)
-            })
-        })
-        .collect();
-    let pools: Vec<Pool> = (0..count).map(|number| pool(dice, number, &monitors, &vantages)).collect();
-    let doubt = Doubt {
-        share: dice.percent(50).then(|| dice.within(30..=80) as u8),
-        window: dice.seconds(5..=20),
-        hold: dice.seconds(5..=40),
-    };
-    let maintenance = match dice.percent(20) {
-        true => {
-            let from = START.elapsed().as_secs() + dice.within(0..=200);
-            let of = Scope { pool: Arc::clone(&pools[0].name), endpoint: None };
-            let when = Window::Once { from, until: from + dice.within(1..=60) };
-            vec![Maintenance { of, when, reason: "a simulation".into() }]
-        }
-        false => Vec::new(),
-    };
-    let zones = vec![zone(dice, &pools)];
-    Model { monitors, pools, zones, vantages, doubt, maintenance, ..Model::default() }
-}
-
-fn pool(dice: &mut Dice, number: usize, monitors: &[Arc<Monitor>], vantages: &[Arc<Vantage>]) -> Pool {
-    let endpoints: Vec<Endpoint> = (0..1 + dice.below(4))
-        .map(|n| Endpoint {
-            enabled: dice.percent(90),
-            weight: Weight(*dice.pick(&[100, 100, 100, 50, 0])),
-            ..Endpoint::new(&format!("e{n}"), [192, 0, 2, (number * 4 + n + 1) as u8].into())
-        })
-        .collect();
-    let members: Vec<Member> = (0..monitors.len() as u32)
-        .filter(|_| dice.percent(70))
-        .map(|id| Member { monitor: MonitorId(id), votes: true, must_be_healthy: false })
-        .collect();
-    let members: Vec<Member> =
-        members.into_iter().map(|member| Member { votes: dice.percent(90), ..member }).collect();
-    let voters = members.iter().filter(|member| member.votes).count() as u64;
-    let combination = match dice.below(4) {
-        0 => Combination::Majority,
-        1 if voters > 0 => Combination::AtLeast(dice.within(1..=voters) as u32),
-        _ => Combination::All,
-    };
-    let is_group = combination == Combination::Majority;
-    let members =
-        members.into_iter().map(|member| Member { must_be_healthy: is_group && dice.percent(20), ..member });
-    let tests = Tests { members: members.collect(), combination };
-    let all: Vec<VantageId> = (0..vantages.len() as u32).map(VantageId).collect();
-    let viewpoints = Viewpoints {
-        vantages: all,
-        quorum: if dice.percent(50) { Quorum::Regions } else { Quorum::Vantages },
-        sources: match dice.percent(20) {
-            true => vec![HealthSource::Local(VantageId(0)), HealthSource::Global],
-            false => vec![HealthSource::Global],
-        },
-    };
-    let hosts = match dice.percent(20) {
-        true => {
-            let endpoint = Endpoint::new("web", [0, 0, 0, 0].into());
-            vec![Host {
-                place: dice.below(endpoints.len() + 1),
-                hostname: "web.example.net".into(),
-                endpoint,
-            }]
-        }
-        false => Vec::new(),
-    };
-    let depends_on = match number > 0 && dice.percent(20) {
-        true => vec![Dependency { pool: PoolId(number as u32 - 1), endpoint: None }],
-        false => Vec::new(),
-    };
-    Pool {
-        enabled: dice.percent(95),
-        tests,
-        viewpoints,
-        rules: rules(dice),
-        depends_on,
-        health_threshold: dice.within(0..=endpoints.len() as u64) as u32,
-        family_threshold: FamilyThreshold::default(),
-        hosts,
-        ..Pool::new(&format!("p{number}"), endpoints)
-    }
-}
-
-fn zone(dice: &mut Dice, pools: &[Pool]) -> Zone {
-    let apex: Name = "example.com".parse().expect("a name");
-    let soa = Soa {
-        ttl: 3600,
-        mname: apex.wire().into(),
-        rname: apex.wire().into(),
-        serial: if dice.percent(50) { Serial::Auto } else { Serial::From(1_900_000_000) },
-        refresh: 3600,
-        retry: 600,
-        expire: 604_800,
-        minimum: 30,
-    };
-    let load_balancers = (0..1 + dice.below(3)).map(|number| {
-        let default_pools: Vec<PoolId> = (0..pools.len() as u32).map(PoolId).collect();
-        let steering_policy = match dice.percent(50) {
-            true => SteeringPolicy::Off,
-            false => SteeringPolicy::Random(
-                default_pools.iter().map(|_| Weight(*dice.pick(&[100, 50, 0]))).collect(),
-            ),
-        };
-        let moves = match dice.percent(30) {
-            true => Moves {
-                failover_delay: dice.millis(0..=5000),
-                failback_delay: dice.millis(0..=20_000),
-                manual_failback: dice.percent(30),
-            },
-            false => Moves::default(),
-        };
-        LoadBalancer {
-            name: Name::parse(&format!("lb{number}"), &apex).expect("a name"),
-            enabled: true,
-            ttl: dice.within(1..=30) as u32,
-            steering_policy,
-            default_pools,
-            when_unavailable: match dice.percent(70) {
-                true => WhenUnavailable::FallbackPool(PoolId(dice.below(pools.len()) as u32)),
-                false => WhenUnavailable::Nodata,
-            },
-            moves,
-            slo: None,
-            ttl_policy: if dice.percent(30) { TtlPolicy::Derived } else { TtlPolicy::Fixed },
-        }
-    });
-    let load_balancers = load_balancers.collect();
-    let records: Vec<RecordSet> = Vec::new();
-    Zone { apex, soa, records, load_balancers }
 }
 
 #[cfg(test)]

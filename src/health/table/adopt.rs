@@ -322,10 +322,6 @@ impl Table {
 
 impl PoolRow {
     fn new(pool: &Pool, model: &Model, links: &Links, id: PoolId) -> PoolRow {
-        let patience = |monitor: &crate::model::Monitor| {
-            let longest = monitor.timeout * (u32::from(monitor.retries) + 1);
-            monitor.interval.max(longest) * 3 + longest
-        };
         let voters = pool.tests.members.iter().filter(|member| member.votes);
         let called = |(endpoint, place): (&Endpoint, usize)| {
             let of_all = endpoint.of_all().map(|name| (name.into(), place));
@@ -336,7 +332,7 @@ impl PoolRow {
         PoolRow {
             names,
             start_period: start_period(model, pool),
-            patience: voters.map(|member| patience(model.monitor(member.monitor))).max().unwrap_or_default(),
+            patience: voters.map(|member| model.monitor(member.monitor).patience()).max().unwrap_or_default(),
             longest_ttl: links.ttls.get(&id).copied().unwrap_or_default(),
             dependents: links.dependents.get(&id).cloned().unwrap_or_default(),
             named: links.named.contains(&id),

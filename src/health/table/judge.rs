@@ -334,7 +334,7 @@ impl Table {
                 let target = &self.targets[id];
                 let Some(at) = target.reported else { continue };
                 last = last.max(Some(at));
-                let silent_at = at + target.patience();
+                let silent_at = at + target.task.monitor.patience();
                 speaks |= now < silent_at;
                 until = sooner(until, (now < silent_at).then_some(silent_at));
             }
