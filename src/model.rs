@@ -21,6 +21,7 @@ use regex::bytes::{Regex, RegexBuilder};
 
 pub use address::why_unfit;
 pub use alerts::{Form, Receiver, Route, Secret, Subjects, Url};
+pub(crate) use name::unescape;
 pub use name::{Name, NameError};
 pub use rate::RateLimit;
 
