@@ -191,7 +191,7 @@ fn head_tells_the_length_without_the_body() {
 
 #[test]
 fn a_panic_over_https_is_servfail_and_the_connection_goes_on() {
-    let door = door(few(), afraid_of_odd_ids);
+    let door = door(few(), AFRAID_OF_ODD_IDS);
     over_both(&door, |mut browser, version| async move {
         for number in 0..6 {
             let page = browser.fetch(get(&query(number))).await.unwrap();
