@@ -430,7 +430,12 @@ impl Server {
     /// Tells whether everything that answers is alive.
     pub fn pulse(&self) -> Pulse {
         let turns = self.workers.iter().map(|worker| Box::new(worker.turns()) as pulse::Turns).collect();
-        Pulse::new(turns, self.acceptor.abort_handle())
+        let mut accepting = vec![("connection".to_owned(), self.acceptor.abort_handle())];
+        for (listener, task) in self.quic.iter().flat_map(quic::Quic::accepting) {
+            let Listener { kind, address } = listener;
+            accepting.push((format!("connection for {kind} at {address}"), task.clone()));
+        }
+        Pulse::new(turns, accepting)
     }
 
     /// Takes nothing new, answers what has arrived, and closes, all within a second; then gives

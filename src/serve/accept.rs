@@ -75,6 +75,15 @@ impl Shared {
         self.began.elapsed().as_nanos() as u64 // enough for 584 years
     }
 
+    /// Notes a panic of what accepts, and waits a moment; then it is to start
+    /// anew.
+    pub async fn after_panic(&self, what: &str, payload: Box<dyn Any + Send>) {
+        drop_payload(payload);
+        self.numbers.restarts.fetch_add(1, Relaxed);
+        tracing::error!("accepting {what} has panicked by a defect of this program; it starts anew");
+        sleep(PAUSES.0).await;
+    }
+
     pub fn add_to(&self, totals: &mut Totals) {
         let of = |number: &AtomicU64| number.load(Relaxed);
         self.answering.add_to(totals);
@@ -173,10 +182,7 @@ impl Acceptor {
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let shared = Arc::clone(&self.shared);
         while let Err(payload) = caught(self.accept_until(&mut stop)).await {
-            drop_payload(payload);
-            shared.numbers.restarts.fetch_add(1, Relaxed);
-            tracing::error!("accepting connections has panicked by a defect of this program; it starts anew");
-            sleep(PAUSES.0).await;
+            shared.after_panic("connections", payload).await;
         }
         self.finish().await;
     }
@@ -261,7 +267,7 @@ impl Acceptor {
 }
 
 /// Polls a future to its end; a panic is its error.
-async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Box<dyn Any + Send>> {
+pub(super) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Box<dyn Any + Send>> {
     let mut work = pin!(work);
     poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
         Ok(polled) => polled.map(Ok),
