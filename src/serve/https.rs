@@ -195,8 +195,7 @@ impl Session {
         body: &mut Incoming,
     ) -> Result<(Vec<u8>, Option<SemaphorePermit<'_>>), StatusCode> {
         // without a length in the head any may come
-        let length = head.headers.get(http::header::CONTENT_LENGTH);
-        let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
+        let length = doh::content_length(&head.headers).ok().flatten();
         let length = length.unwrap_or(MESSAGE).min(MESSAGE);
         let room = self.input.acquire_many(length as u32).await.expect("never closed");
         let mut message = Vec::new();
