@@ -358,7 +358,9 @@ impl Claim {
             }
             Some(_) | None => None,
         };
-        let tls = certificates.as_deref().map(|certificates| accept::Tls::new(certificates, https_path));
+        let http3 = listeners.iter().filter(|listener| listener.kind == Kind::Http3);
+        let site = https::Site { path: https_path, http3: http3.map(|listener| listener.address).collect() };
+        let tls = certificates.as_deref().map(|certificates| accept::Tls::new(certificates, site));
         let acceptor = {
             let _inside = runtime.enter();
             let acceptor = accept::Acceptor::new(doors, tls, Arc::clone(&proxies), Arc::clone(&stream));

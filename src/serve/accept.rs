@@ -144,20 +144,20 @@ pub(super) struct Doors {
 pub(super) struct Tls {
     dot: TlsAcceptor,
     https: TlsAcceptor,
-    https_path: Arc<str>,
+    site: https::Site,
 }
 
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls").field("https_path", &self.https_path).finish_non_exhaustive()
+        f.debug_struct("Tls").field("site", &self.site).finish_non_exhaustive()
     }
 }
 
 impl Tls {
-    pub fn new(certificates: &Certificates, https_path: Arc<str>) -> Tls {
+    pub fn new(certificates: &Certificates, site: https::Site) -> Tls {
         let dot = certificates.for_tcp(&["dot"]).into();
         let https = certificates.for_tcp(&["h2", "http/1.1"]).into();
-        Tls { dot, https, https_path }
+        Tls { dot, https, site }
     }
 }
 
@@ -342,8 +342,10 @@ async fn attend(mut stream: TcpStream, guest: Guest, doors: Doors) {
             stream::serve(stream, peer(Transport::Tls), &shared, &seat).await;
         }
         (Kind::Https, Some(tls)) => {
+            // where a proxy was asked is not known
+            let asked = if by_proxy { None } else { stream.local_addr().ok() };
             let Some(stream) = shake_hands(stream, &tls.https, &shared, &seat).await else { return };
-            https::serve(stream, peer(Transport::Https), &tls.https_path, shared, seat).await;
+            https::serve(stream, peer(Transport::Https), tls.site.seen_at(asked), shared, seat).await;
         }
         // QUIC has sockets of its own; without a certificate only plain DNS is bound
         (Kind::Dns | Kind::Tls | Kind::Https | Kind::Quic | Kind::Http3, _) => {

@@ -30,11 +30,17 @@ impl Door {
     }
 
     pub fn with(kind: Kind, setup: Setup, respond: Respond) -> Door {
+        Door::beside(kind, &[], setup, respond)
+    }
+
+    /// Others are spoken there, too.
+    pub fn beside(kind: Kind, others: &[Kind], setup: Setup, respond: Respond) -> Door {
         let authority = Authority::new();
         let certificates = Certificates::new(&identity(&authority)).unwrap();
         let setup = Setup { certificates: Some(Arc::new(certificates)), ..setup };
-        let listener = Listener { kind, address: LOOPBACK[0] };
-        let world = World::new(&[listener], setup, respond);
+        let listener = |kind| Listener { kind, address: LOOPBACK[0] };
+        let listeners: Vec<_> = [&[kind], others].concat().into_iter().map(listener).collect();
+        let world = World::new(&listeners, setup, respond);
         Door { world, kind, client: Arc::new(client(authority.store(), &[])) }
     }
 
