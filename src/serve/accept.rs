@@ -21,7 +21,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
-use tokio::task::{Id, JoinSet};
+use tokio::task::{Id, JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -209,6 +209,9 @@ impl Acceptor {
                         Ok((kind, stream, address)) => {
                             pausing = None;
                             self.seat(kind, stream, address.ip().to_canonical());
+                            // it has its first turn before the next one comes: who has asked
+                            // already is answered, and who has gone already leaves
+                            yield_now().await;
                         }
                         Err(error) if concerns_one_connection(&error) => {}
                         // Descriptors or memory are short. Spinning would not help; a connection
