@@ -636,7 +636,14 @@ impl<'a, F: FnMut(Include<'_>) -> Result<Vec<u8>, Refused>> Reader<'a, F> {
                 "put several of them into one",
             );
         }
-        let octets = match (self.include)(Include { name: &plain(&file.text), open }) {
+        let name = match rdata::unescaped(&file.text).map(String::from_utf8) {
+            Ok(Ok(name)) => name,
+            Ok(Err(_)) => return refuse("its name is not UTF-8".into(), "give the file another name"),
+            Err(why) => {
+                return refuse(why, r"write `\` and three digits for an octet, and `\\` for a backslash");
+            }
+        };
+        let octets = match (self.include)(Include { name: &name, open }) {
             Ok(octets) => octets,
             Err(Refused { why, instead }) => {
                 return Err(Box::new(from.fault(&file.token, What::Include(why), instead)));
@@ -803,33 +810,6 @@ fn ends_in_dot(text: &[u8]) -> bool {
     let Some(before) = text.strip_suffix(b".") else { return false };
     let backslashes = before.iter().rev().take_while(|octet| **octet == b'\\').count();
     backslashes.is_multiple_of(2)
-}
-
-/// A text without its escapes, for names of files.
-fn plain(text: &[u8]) -> String {
-    let mut octets = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((&octet, after)) = rest.split_first() {
-        rest = after;
-        if octet != b'\\' {
-            octets.push(octet);
-            continue;
-        }
-        let digits = rest.first_chunk::<3>().filter(|digits| digits.iter().all(u8::is_ascii_digit));
-        let number = digits.map(|digits| digits.iter().fold(0, |sum, d| sum * 10 + u32::from(d - b'0')));
-        match (number.and_then(|number| u8::try_from(number).ok()), rest.split_first()) {
-            (Some(octet), _) => {
-                octets.push(octet);
-                rest = &rest[3..];
-            }
-            (None, Some((&octet, after))) => {
-                octets.push(octet);
-                rest = after;
-            }
-            (None, None) => {}
-        }
-    }
-    String::from_utf8_lossy(&octets).into_owned()
 }
 
 /// A text cut to what a message can carry.

@@ -25,6 +25,7 @@ pub use monitor::{
     PrometheusCheck, Reading, SmtpCheck, SmtpSession, Source, TcpCheck, Thresholds, TlsCheck, TlsSession,
     UdpCheck, body_pattern, pattern_limit,
 };
+pub(crate) use name::unescape;
 pub use name::{Name, NameError};
 pub use pool::{
     AnswerShape, Combination, Dependency, Ejection, Endpoint, FamilyThreshold, HealthSource, Host,

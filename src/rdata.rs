@@ -29,7 +29,7 @@ pub use service::{
     IPV4_HINT, IPV6_HINT, KEYS as SERVICE_KEYS, is_open_hint, service_params, service_params_at,
 };
 pub use types::{is_data, type_code, type_name};
-pub use word::{Word, escaped, words};
+pub use word::{Word, escaped, unescaped, words};
 
 /// Numbers of the types that have a meaning of their own in a zone or a query.
 pub mod rtype {

@@ -358,7 +358,9 @@ impl Claim {
             }
             Some(_) | None => None,
         };
-        let tls = certificates.as_deref().map(|certificates| accept::Tls::new(certificates, https_path));
+        let http3 = listeners.iter().filter(|listener| listener.kind == Kind::Http3);
+        let site = https::Site { path: https_path, http3: http3.map(|listener| listener.address).collect() };
+        let tls = certificates.as_deref().map(|certificates| accept::Tls::new(certificates, site));
         let acceptor = {
             let _inside = runtime.enter();
             let acceptor = accept::Acceptor::new(doors, tls, Arc::clone(&proxies), Arc::clone(&stream));
@@ -430,7 +432,12 @@ impl Server {
     /// Tells whether everything that answers is alive.
     pub fn pulse(&self) -> Pulse {
         let turns = self.workers.iter().map(|worker| Box::new(worker.turns()) as pulse::Turns).collect();
-        Pulse::new(turns, self.acceptor.abort_handle())
+        let mut accepting = vec![("connection".to_owned(), self.acceptor.abort_handle())];
+        for (listener, task) in self.quic.iter().flat_map(quic::Quic::accepting) {
+            let Listener { kind, address } = listener;
+            accepting.push((format!("connection for {kind} at {address}"), task.clone()));
+        }
+        Pulse::new(turns, accepting)
     }
 
     /// Takes nothing new, answers what has arrived, and closes, all within a second; then gives

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sd_notify::NotifyState;
 use tokio::time::{MissedTickBehavior, interval, timeout};
-use tracing::{debug, error, info};
+use tracing::{debug, error, info, warn};
 
 use super::Control;
 use crate::engine::Engine;
@@ -18,6 +18,11 @@ use crate::serve::Pulse;
 /// How often it is looked whether all is alive, unless the watchdog wants it
 /// more often.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// It is never looked more often, whatever the watchdog wants,
+const LOOK_AT_MOST_EVERY: Duration = Duration::from_millis(50);
+/// and the engine has at least so long to take a question.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// It answers.
 pub fn ready() {
@@ -45,16 +50,22 @@ fn tell(states: &[NotifyState<'_>]) {
 /// are, feeds the watchdog. Never ends.
 pub async fn watch(control: Control, mut pulse: Pulse) {
     let asked = sd_notify::watchdog_enabled().filter(|limit| !limit.is_zero());
-    let every = asked.map_or(LOOK_EVERY, |limit| LOOK_EVERY.min(limit / 2));
+    let every = look_every(asked);
+    if let Some(limit) = asked.filter(|limit| *limit < 2 * every) {
+        warn!(
+            "the watchdog wants a sign of life within {limit:?} (WATCHDOG_USEC), and gets one each {every:?}: \
+             set WatchdogSec to 100 ms or more"
+        );
+    }
     let told = std::env::var_os("NOTIFY_SOCKET").is_some();
     let mut looks = interval(every);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut last, mut trouble) = (String::new(), None);
     loop {
         looks.tick().await;
-        // a question that isn't taken within half a look: the engine's task hangs, or is no more
+        // a question that isn't taken in that time: the engine's task hangs, or is no more
         let status = control.ask(move |engine, now| if told { status(engine, now) } else { String::new() });
-        let found = match timeout(every / 2, status).await {
+        let found = match timeout(PATIENCE.max(every / 2), status).await {
             Ok(Some(status)) => pulse.beats().map(|()| status),
             Ok(None) | Err(_) => Err("the health engine doesn't turn".to_owned()),
         };
@@ -82,6 +93,11 @@ pub async fn watch(control: Control, mut pulse: Pulse) {
     }
 }
 
+/// How often to look so that a watchdog with this limit is fed twice in it.
+fn look_every(limit: Option<Duration>) -> Duration {
+    limit.map_or(LOOK_EVERY, |limit| (limit / 2).clamp(LOOK_AT_MOST_EVERY, LOOK_EVERY))
+}
+
 /// One line of what is served.
 fn status(engine: &Engine, now: Moment) -> String {
     let zones = engine.model().zones.len();
@@ -94,4 +110,25 @@ fn status(engine: &Engine, now: Moment) -> String {
         endpoints().count(),
         if endpoints().count() == 1 { "" } else { "s" },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watchdog_is_fed_twice_in_its_limit_within_reason() {
+        for (limit, every) in [
+            (None, 10_000),
+            (Some(60_000_000), 10_000),
+            (Some(20_000_000), 10_000),
+            (Some(3_000_000), 1_500),
+            (Some(100_000), 50),
+            (Some(99_000), 50),
+            (Some(1), 50),
+        ] {
+            let found = look_every(limit.map(Duration::from_micros));
+            assert_eq!(found, Duration::from_millis(every), "{limit:?} µs");
+        }
+    }
 }

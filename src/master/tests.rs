@@ -188,6 +188,29 @@ fn what_an_included_file_sets_ends_with_it() {
 }
 
 #[test]
+fn a_files_name_may_have_escapes_that_mean_something() {
+    for (written, name) in
+        [("b", "b"), ("\\098", "b"), ("\"a b\"", "a b"), ("a\\ b", "a b"), ("a\\\\b", "a\\b")]
+    {
+        let (zone, asked) = with_files(&[("a", &*format!("$INCLUDE {written}\n")), (name, "")], "a");
+        assert_eq!((zone.faults, asked), (vec![], vec![format!("{name} [0]")]), "{written}");
+    }
+    for (written, end, why) in [
+        ("b\\300", 15, "the escape \\300 is above 255"),
+        ("b\\1", 13, "a digit after a backslash begins three digits"),
+        ("b\\255", 15, "its name is not UTF-8"),
+    ] {
+        let (zone, asked) = with_files(&[("a", &*format!("$INCLUDE {written}\n"))], "a");
+        let [Fault { at, what: What::Include(said), .. }] = &zone.faults[..] else {
+            panic!("{:?}", zone.faults)
+        };
+        assert!(said.starts_with(why), "{written}: {said}");
+        assert_eq!((at.line, at.column, at.end_column), (1, 10, end), "{written}");
+        assert!(asked.is_empty(), "{written}: no file is looked for");
+    }
+}
+
+#[test]
 fn files_within_each_other_are_bounded() {
     let (zone, asked) = with_files(&[("a", "$INCLUDE a\n$INCLUDE a\n")], "a");
     assert!(asked.len() <= MAX_INCLUDES as usize + 1, "{}", asked.len());

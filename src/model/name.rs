@@ -71,7 +71,7 @@ impl Name {
                         absolute = true;
                         break;
                     }
-                    b'\\' => wire.push(unescape(&mut rest)?),
+                    b'\\' => wire.push(unescape(&mut rest).map_err(NameError::Malformed)?),
                     b'!'..=b'~' => wire.push(octet),
                     _ => {
                         let why = "a space or control character is written as \\ and three digits";
@@ -159,22 +159,25 @@ impl Name {
     }
 }
 
-/// The octet after a backslash: three decimal digits, or any character as it
-/// stands (RFC 1035 §5.1).
-fn unescape(rest: &mut &[u8]) -> Result<u8, NameError> {
+/// The octet that what follows a backslash means: three decimal digits, or any
+/// character as it stands (RFC 1035 §5.1); else why it means none. Leaves
+/// `rest` behind it.
+pub(crate) fn unescape(rest: &mut &[u8]) -> Result<u8, String> {
     let (octet, after) = match **rest {
         [a @ b'0'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', ..] => {
             let number = [a, b, c].iter().fold(0, |sum, digit| sum * 10 + u32::from(digit - b'0'));
-            let octet = u8::try_from(number)
-                .map_err(|_| NameError::Malformed(format!("the escape \\{number} is above 255")))?;
+            let octet = u8::try_from(number).map_err(|_| format!("the escape \\{number} is above 255"))?;
             (octet, &rest[3..])
         }
-        [b'0'..=b'9', ..] => {
-            let why = "a digit after \\ begins three digits";
-            return Err(NameError::Malformed(why.into()));
+        [digit @ b'0'..=b'9', ..] => {
+            let digit = char::from(digit);
+            return Err(format!(
+                "a digit after a backslash begins three digits, the number of an octet; a backslash itself is \
+                 `\\\\`, as in `\\\\{digit}`"
+            ));
         }
         [octet, ..] => (octet, &rest[1..]),
-        [] => return Err(NameError::Malformed("it ends in a backslash".into())),
+        [] => return Err("it ends in a backslash".into()),
     };
     *rest = after;
     Ok(octet)

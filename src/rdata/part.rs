@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use data_encoding::{BASE64, DecodeKind, Encoding, HEXLOWER, HEXLOWER_PERMISSIVE};
 
-use super::word::{bare, quote, unescape};
+use super::word::{bare, quote, unescaped};
 use super::{Flaw, Word, location, number, service, type_code, type_name};
 
 /// One part of the RDATA of a type.
@@ -207,7 +207,7 @@ impl Part {
                 wire.push(length);
                 wire.extend_from_slice(word.text);
             }
-            Part::Value => wire.extend(unescape(word.text).map_err(|why| Flaw::new(0, why))?),
+            Part::Value => wire.extend(unescaped(word.text).map_err(|why| Flaw::new(0, why))?),
             Part::Location => wire.extend(location::encode(words)?),
             Part::Parameters => service::encode(words, wire)?,
         }
@@ -312,7 +312,7 @@ fn character_string(
     instead: Option<&str>,
     wire: &mut Vec<u8>,
 ) -> Result<(), Flaw> {
-    let octets = unescape(word.text).map_err(|why| Flaw::new(at, why))?;
+    let octets = unescaped(word.text).map_err(|why| Flaw::new(at, why))?;
     let length = u8::try_from(octets.len()).map_err(|_| {
         let why = format!("the {name} has at most 255 octets, this one has {}", octets.len());
         Flaw { at, why, instead: instead.map(str::to_owned) }

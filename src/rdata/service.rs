@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use data_encoding::BASE64;
 
-use super::word::{bare, unescape};
+use super::word::{bare, unescaped};
 use super::{Flaw, Word, number};
 
 const MANDATORY: u16 = 0;
@@ -102,7 +102,7 @@ fn why(why: impl Into<String>, instead: &str) -> Why {
 
 /// The octets of one parameter.
 fn value_of(key: u16, name: &[u8], value: Option<&[u8]>) -> Result<Vec<u8>, Why> {
-    let text = unescape(value.unwrap_or_default()).map_err(|why| (why, None))?;
+    let text = unescaped(value.unwrap_or_default()).map_err(|why| (why, None))?;
     if name.starts_with(b"key") {
         return Ok(text); // the octets themselves, whatever the key
     }

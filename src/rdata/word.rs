@@ -1,6 +1,7 @@
 //! Words of master files and the escapes in them (RFC 1035 §5.1).
 
 use super::RdataError;
+use crate::model::unescape;
 
 /// A word of RDATA as a master file has it: the octets as written, escapes
 /// still in them, without the quotes around them. Quotes inside, as in
@@ -68,33 +69,12 @@ pub fn words(text: &str) -> Result<Vec<Word<'_>>, RdataError> {
 }
 
 /// The octets that a text with escapes means; else why it means none.
-pub(super) fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
+pub fn unescaped(text: &[u8]) -> Result<Vec<u8>, String> {
     let mut octets = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((&octet, after)) = rest.split_first() {
         rest = after;
-        if octet != b'\\' {
-            octets.push(octet);
-            continue;
-        }
-        match *rest {
-            [a @ b'0'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', ..] => {
-                let number = [a, b, c].iter().fold(0, |sum, digit| sum * 10 + u32::from(digit - b'0'));
-                octets.push(u8::try_from(number).map_err(|_| format!("the escape \\{number} is above 255"))?);
-                rest = &rest[3..];
-            }
-            [digit @ b'0'..=b'9', ..] => {
-                let digit = char::from(digit);
-                return Err(format!(
-                    "a digit after a backslash begins three digits, the number of an octet; a backslash itself is `\\\\`, as in `\\\\{digit}`"
-                ));
-            }
-            [octet, ..] => {
-                octets.push(octet);
-                rest = &rest[1..];
-            }
-            [] => return Err("it ends in a backslash".into()),
-        }
+        octets.push(if octet == b'\\' { unescape(&mut rest)? } else { octet });
     }
     Ok(octets)
 }

@@ -21,7 +21,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
-use tokio::task::{Id, JoinSet};
+use tokio::task::{Id, JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -73,6 +73,15 @@ impl Shared {
     /// Nanoseconds since the start, by which connections are compared.
     pub fn now(&self) -> u64 {
         self.began.elapsed().as_nanos() as u64 // enough for 584 years
+    }
+
+    /// Notes a panic of what accepts, and waits a moment; then it is to start
+    /// anew.
+    pub async fn after_panic(&self, what: &str, payload: Box<dyn Any + Send>) {
+        drop_payload(payload);
+        self.numbers.restarts.fetch_add(1, Relaxed);
+        tracing::error!("accepting {what} has panicked by a defect of this program; it starts anew");
+        sleep(PAUSES.0).await;
     }
 
     pub fn add_to(&self, totals: &mut Totals) {
@@ -135,20 +144,20 @@ pub(super) struct Doors {
 pub(super) struct Tls {
     dot: TlsAcceptor,
     https: TlsAcceptor,
-    https_path: Arc<str>,
+    site: https::Site,
 }
 
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls").field("https_path", &self.https_path).finish_non_exhaustive()
+        f.debug_struct("Tls").field("site", &self.site).finish_non_exhaustive()
     }
 }
 
 impl Tls {
-    pub fn new(certificates: &Certificates, https_path: Arc<str>) -> Tls {
+    pub fn new(certificates: &Certificates, site: https::Site) -> Tls {
         let dot = certificates.for_tcp(&["dot"]).into();
         let https = certificates.for_tcp(&["h2", "http/1.1"]).into();
-        Tls { dot, https, https_path }
+        Tls { dot, https, site }
     }
 }
 
@@ -173,10 +182,7 @@ impl Acceptor {
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let shared = Arc::clone(&self.shared);
         while let Err(payload) = caught(self.accept_until(&mut stop)).await {
-            drop_payload(payload);
-            shared.numbers.restarts.fetch_add(1, Relaxed);
-            tracing::error!("accepting connections has panicked by a defect of this program; it starts anew");
-            sleep(PAUSES.0).await;
+            shared.after_panic("connections", payload).await;
         }
         self.finish().await;
     }
@@ -203,6 +209,9 @@ impl Acceptor {
                         Ok((kind, stream, address)) => {
                             pausing = None;
                             self.seat(kind, stream, address.ip().to_canonical());
+                            // it has its first turn before the next one comes: who has asked
+                            // already is answered, and who has gone already leaves
+                            yield_now().await;
                         }
                         Err(error) if concerns_one_connection(&error) => {}
                         // Descriptors or memory are short. Spinning would not help; a connection
@@ -261,7 +270,7 @@ impl Acceptor {
 }
 
 /// Polls a future to its end; a panic is its error.
-async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Box<dyn Any + Send>> {
+pub(super) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Box<dyn Any + Send>> {
     let mut work = pin!(work);
     poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
         Ok(polled) => polled.map(Ok),
@@ -336,8 +345,10 @@ async fn attend(mut stream: TcpStream, guest: Guest, doors: Doors) {
             stream::serve(stream, peer(Transport::Tls), &shared, &seat).await;
         }
         (Kind::Https, Some(tls)) => {
+            // where a proxy was asked is not known
+            let asked = if by_proxy { None } else { stream.local_addr().ok() };
             let Some(stream) = shake_hands(stream, &tls.https, &shared, &seat).await else { return };
-            https::serve(stream, peer(Transport::Https), &tls.https_path, shared, seat).await;
+            https::serve(stream, peer(Transport::Https), tls.site.seen_at(asked), shared, seat).await;
         }
         // QUIC has sockets of its own; without a certificate only plain DNS is bound
         (Kind::Dns | Kind::Tls | Kind::Https | Kind::Quic | Kind::Http3, _) => {

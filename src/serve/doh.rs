@@ -52,7 +52,7 @@ pub(super) fn read(request: &Parts, path: &str) -> Asked {
             None => Asked::Refused(StatusCode::BAD_REQUEST),
         },
         Method::POST if !is_message(&request.headers) => Asked::Refused(StatusCode::UNSUPPORTED_MEDIA_TYPE),
-        Method::POST if announced_length(&request.headers) > MAX_MESSAGE => {
+        Method::POST if content_length(&request.headers).is_ok_and(|length| length > Some(MAX_MESSAGE)) => {
             Asked::Refused(StatusCode::PAYLOAD_TOO_LARGE)
         }
         Method::POST => Asked::Body,
@@ -76,9 +76,18 @@ fn is_message(headers: &HeaderMap) -> bool {
     media_type.trim().eq_ignore_ascii_case(MESSAGE)
 }
 
-fn announced_length(headers: &HeaderMap) -> usize {
-    let text = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
-    text.and_then(|text| text.parse().ok()).unwrap_or(0)
+/// A length that is no number, or several lengths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Malformed;
+
+/// How many octets the body has by the head of a request (RFC 9110 §8.6), if
+/// the head says it.
+pub(super) fn content_length(headers: &HeaderMap) -> Result<Option<usize>, Malformed> {
+    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
+    let Some(first) = lengths.next() else { return Ok(None) };
+    let text = first.to_str().ok().filter(|text| text.bytes().all(|octet| octet.is_ascii_digit()));
+    let length = text.and_then(|text| text.parse().ok()).ok_or(Malformed)?;
+    if lengths.all(|again| again == first) { Ok(Some(length)) } else { Err(Malformed) }
 }
 
 /// The head of the response whose body is `reply`; without a reply, what was
@@ -182,6 +191,26 @@ mod tests {
         ];
         for (method, target, headers, expected, why) in cases {
             assert_eq!(ask(method, target, headers), expected, "{why}: {method} {target}");
+        }
+    }
+
+    #[test]
+    fn a_length_is_one_number() {
+        for (lengths, expected) in [
+            (&[][..], Ok(None)),
+            (&["0"], Ok(Some(0))),
+            (&["65536"], Ok(Some(65536))),
+            (&["27", "27"], Ok(Some(27))),
+            (&["27", "28"], Err(Malformed)),
+            (&["27, 27"], Err(Malformed)),
+            (&["+27"], Err(Malformed)),
+            (&["-1"], Err(Malformed)),
+            (&[""], Err(Malformed)),
+            (&["99999999999999999999"], Err(Malformed)),
+        ] {
+            let headers =
+                lengths.iter().map(|length| (CONTENT_LENGTH, HeaderValue::from_static(length))).collect();
+            assert_eq!(content_length(&headers), expected, "{lengths:?}");
         }
     }
 

@@ -5,17 +5,21 @@
 //! it, and so long between two answers. A client that doesn't read holds up
 //! itself alone.
 //!
+//! Responses name HTTP/3 where it is spoken at the same address (RFC 7838).
+//!
 //! A connection that gets no answer for the idle limit is closed, whatever else
 //! moves on it: there is no other clock to be kept running by single octets.
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::header::ALT_SVC;
 use http::request::Parts;
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::{http1, http2};
@@ -42,17 +46,57 @@ const INPUT: usize = 256 << 10;
 /// What one stream, and a connection, may send ahead.
 const WINDOWS: (u32, u32) = (MESSAGE as u32, INPUT as u32);
 
+/// For how long a client may remember that there is HTTP/3, in seconds.
+const REMEMBERED: u32 = 86_400;
+
+/// What is offered over HTTPS.
+#[derive(Debug)]
+pub(super) struct Site {
+    /// Where queries are answered.
+    pub path: Arc<str>,
+    /// The addresses at which HTTP/3 is spoken.
+    pub http3: Vec<SocketAddr>,
+}
+
+/// The same for one connection.
+pub(super) struct Seen {
+    path: Arc<str>,
+    /// The value of Alt-Svc.
+    alternative: Option<HeaderValue>,
+}
+
+impl Site {
+    /// What a client sees that has asked at this address, if that is known.
+    pub fn seen_at(&self, asked: Option<SocketAddr>) -> Seen {
+        let port = asked.and_then(|asked| port_beside(&self.http3, asked));
+        let alternative = port.map(|port| format!("h3=\":{port}\"; ma={REMEMBERED}"));
+        let alternative = alternative.map(|text| text.try_into().expect("letters, digits and signs"));
+        Seen { path: Arc::clone(&self.path), alternative }
+    }
+}
+
+/// The port of one of these that answers at the same address, the same port if
+/// there are several.
+fn port_beside(listeners: &[SocketAddr], asked: SocketAddr) -> Option<u16> {
+    let address = asked.ip().to_canonical();
+    let answers = |listener: &&SocketAddr| {
+        listener.ip() == address || listener.ip().is_unspecified() && listener.is_ipv4() == address.is_ipv4()
+    };
+    let ports = listeners.iter().filter(answers).map(SocketAddr::port);
+    ports.max_by_key(|port| *port == asked.port())
+}
+
 /// Serves one connection until its client closes it, or a limit does.
 pub(super) async fn serve(
     stream: TlsStream<TcpStream>,
     peer: Peer,
-    path: &Arc<str>,
+    seen: Seen,
     shared: Arc<Shared>,
     seat: Arc<Seat>,
 ) {
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let (input, output) = (Semaphore::new(INPUT), Arc::new(Semaphore::new(OUTPUT)));
-    let session = Arc::new(Session { peer, path: Arc::clone(path), shared, seat, input, output });
+    let session = Arc::new(Session { peer, seen, shared, seat, input, output });
     let service = {
         let session = Arc::clone(&session);
         service_fn(move |request| {
@@ -118,7 +162,7 @@ async fn attend<C: Future>(connection: C, wind_up: impl Fn(Pin<&mut C>), session
 /// One connection as its requests know it.
 struct Session {
     peer: Peer,
-    path: Arc<str>,
+    seen: Seen,
     shared: Arc<Shared>,
     seat: Arc<Seat>,
     /// A permit for each octet of a body, until it is answered.
@@ -161,7 +205,7 @@ async fn skim(body: &mut Incoming) {
 impl Session {
     async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let (head, mut body) = request.into_parts();
-        let asked = doh::read(&head, &self.path);
+        let asked = doh::read(&head, &self.seen.path);
         let headless = head.method == Method::HEAD;
         let message = match asked {
             Asked::Message(message) => Ok((message, None)),
@@ -175,10 +219,13 @@ impl Session {
             }
         };
         drop(head);
-        let (head, reply) = match message {
+        let (mut head, reply) = match message {
             Ok((message, _room)) => self.reply(&message).await,
             Err(status) => (doh::refused(status, clock::unix_seconds()), None),
         };
+        if let Some(alternative) = &self.seen.alternative {
+            head.headers_mut().insert(ALT_SVC, alternative.clone());
+        }
         let body = match reply {
             // the client sees the length all the same
             Some(kept) if !headless => Bytes::from_owner(kept),
@@ -195,8 +242,7 @@ impl Session {
         body: &mut Incoming,
     ) -> Result<(Vec<u8>, Option<SemaphorePermit<'_>>), StatusCode> {
         // without a length in the head any may come
-        let length = head.headers.get(http::header::CONTENT_LENGTH);
-        let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
+        let length = doh::content_length(&head.headers).ok().flatten();
         let length = length.unwrap_or(MESSAGE).min(MESSAGE);
         let room = self.input.acquire_many(length as u32).await.expect("never closed");
         let mut message = Vec::new();
@@ -236,6 +282,35 @@ impl Session {
                 }
                 Made::NoRoom(length) => drop(self.output.acquire_many(length).await),
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn http3_is_offered_where_it_answers_at_the_address_asked() {
+        for (listeners, asked, port) in [
+            (&[][..], "192.0.2.1:443", None),
+            (&["192.0.2.1:443"], "192.0.2.1:443", Some(443)),
+            (&["192.0.2.1:8443"], "192.0.2.1:443", Some(8443)),
+            (&["192.0.2.2:443"], "192.0.2.1:443", None),
+            (&["192.0.2.2:443", "0.0.0.0:8443"], "192.0.2.1:443", Some(8443)),
+            (&["0.0.0.0:8443", "192.0.2.1:443"], "192.0.2.1:443", Some(443)),
+            (&["192.0.2.1:443", "192.0.2.1:8443"], "192.0.2.1:443", Some(443)),
+            (&["[::]:443"], "192.0.2.1:443", None),
+            (&["0.0.0.0:443"], "[::ffff:192.0.2.1]:443", Some(443)),
+            (&["[::]:443"], "[2001:db8::1]:443", Some(443)),
+        ] {
+            let listeners: Vec<SocketAddr> =
+                listeners.iter().map(|listener| listener.parse().expect("written here")).collect();
+            assert_eq!(
+                port_beside(&listeners, asked.parse().expect("written here")),
+                port,
+                "{listeners:?} {asked}"
+            );
         }
     }
 }

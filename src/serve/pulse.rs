@@ -13,10 +13,11 @@ const HANGS: Duration = Duration::from_secs(10);
 /// How often a worker has turned.
 pub(super) type Turns = Box<dyn Fn() -> u64 + Send + Sync>;
 
-/// Looks at workers and the acceptor from outside.
+/// Looks from outside at workers and at what accepts connections.
 pub struct Pulse {
     turns: Vec<Turns>,
-    acceptor: AbortHandle,
+    /// The tasks that accept, and what they accept.
+    accepting: Vec<(String, AbortHandle)>,
     /// What each worker's number was when it last changed, and when that was.
     seen: Vec<(u64, Instant)>,
 }
@@ -28,16 +29,16 @@ impl fmt::Debug for Pulse {
 }
 
 impl Pulse {
-    pub(super) fn new(turns: Vec<Turns>, acceptor: AbortHandle) -> Pulse {
+    pub(super) fn new(turns: Vec<Turns>, accepting: Vec<(String, AbortHandle)>) -> Pulse {
         let now = Instant::now();
         let seen = turns.iter().map(|turns| (turns(), now)).collect();
-        Pulse { turns, acceptor, seen }
+        Pulse { turns, accepting, seen }
     }
 
     /// Looks once; says what hangs or is no more.
     pub fn beats(&mut self) -> Result<(), String> {
-        if self.acceptor.is_finished() {
-            return Err("no connection is accepted any more".to_owned());
+        if let Some((what, _)) = self.accepting.iter().find(|(_, task)| task.is_finished()) {
+            return Err(format!("no {what} is accepted any more"));
         }
         self.workers_beat(Instant::now())
     }
@@ -66,8 +67,10 @@ mod tests {
     async fn a_worker_that_does_not_turn_hangs_and_an_acceptor_that_has_ended_is_missed() {
         let turns = Arc::new(AtomicU64::new(0));
         let theirs = Arc::clone(&turns);
-        let acceptor = tokio::spawn(std::future::pending::<()>());
-        let mut pulse = Pulse::new(vec![Box::new(move || theirs.load(Relaxed))], acceptor.abort_handle());
+        let [tcp, quic] = [(); 2].map(|()| tokio::spawn(std::future::pending::<()>()));
+        let accepting =
+            vec![("connection".to_owned(), tcp.abort_handle()), ("packet".to_owned(), quic.abort_handle())];
+        let mut pulse = Pulse::new(vec![Box::new(move || theirs.load(Relaxed))], accepting);
         let mut now = Instant::now();
         for (after, turn, expected) in [
             (0, false, Ok(())),
@@ -81,8 +84,11 @@ mod tests {
             turns.fetch_add(u64::from(turn), Relaxed);
             assert_eq!(pulse.workers_beat(now), expected, "{after} s later");
         }
-        acceptor.abort();
-        let _ = acceptor.await;
-        assert_eq!(pulse.beats(), Err("no connection is accepted any more".to_owned()));
+        assert_eq!(pulse.beats(), Ok(()));
+        for (task, what) in [(quic, "packet"), (tcp, "connection")] {
+            task.abort();
+            let _ = task.await;
+            assert_eq!(pulse.beats(), Err(format!("no {what} is accepted any more")));
+        }
     }
 }

@@ -7,6 +7,9 @@
 //! they are, beyond which they have to (a retry keeps nothing of them here);
 //! octets held for one connection.
 //!
+//! A panic of what accepts costs one connection, and accepting starts anew. An
+//! endpoint whose socket has failed ends, which the [`super::Pulse`] notices.
+//!
 //! At a stop no connection is taken any more, queries that have come are
 //! answered, and what was sent is waited for until the client has it.
 
@@ -25,14 +28,14 @@ use quinn::crypto::rustls::QuicServerConfig;
 use quinn::{Endpoint, EndpointConfig, Incoming, ServerConfig, TokioRuntime, TransportConfig, VarInt};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 use tokio::time::timeout;
 
 use self::hall::{Entrance, Guest, Hall};
 use super::answering::Peer;
 use super::certificates::Certificates;
 use super::counters::Totals;
-use super::{Kind, Limits, accept};
+use super::{Kind, Limits, Listener, accept};
 use crate::wire::Transport;
 
 /// Requests of one connection at the same time.
@@ -99,6 +102,8 @@ impl Shared {
 pub(super) struct Quic {
     shared: Arc<Shared>,
     task: JoinHandle<()>,
+    /// What accepts, for each endpoint.
+    accepting: Vec<(Listener, AbortHandle)>,
 }
 
 impl Quic {
@@ -113,20 +118,27 @@ impl Quic {
     ) -> io::Result<Quic> {
         let _inside = runtime.enter();
         let shared = Arc::new(shared);
-        let mut tasks = JoinSet::new();
+        let (mut tasks, mut accepting) = (JoinSet::new(), Vec::new());
         for (kind, socket) in sockets {
+            let listener = Listener { kind, address: socket.local_addr()? };
             let config = server_config(kind, certificates, shared.limits());
             let tokio = Arc::new(TokioRuntime);
             let endpoint = Endpoint::new(EndpointConfig::default(), Some(config), socket, tokio)?;
-            tasks.spawn(welcome(kind, endpoint, Arc::clone(&shared), stop.clone()));
+            let task = tasks.spawn(welcome(listener, endpoint, Arc::clone(&shared), stop.clone()));
+            accepting.push((listener, task));
         }
         let task = runtime.spawn(async move { while tasks.join_next().await.is_some() {} });
-        Ok(Quic { shared, task })
+        Ok(Quic { shared, task, accepting })
     }
 
     /// Waits until all is closed, after a stop.
     pub async fn ended(&mut self) {
         let _ = (&mut self.task).await; // nobody aborts it, and it has nothing to panic
+    }
+
+    /// What accepts connections at each address, for a look at whether it does.
+    pub fn accepting(&self) -> &[(Listener, AbortHandle)] {
+        &self.accepting
     }
 
     pub fn add_to(&self, totals: &mut Totals) {
@@ -166,29 +178,61 @@ fn transport_config(kind: Kind, limits: &Limits) -> TransportConfig {
 }
 
 /// Takes the connections of one endpoint, and ends with them.
-async fn welcome(kind: Kind, endpoint: Endpoint, shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
+async fn welcome(
+    listener: Listener,
+    endpoint: Endpoint,
+    shared: Arc<Shared>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let kind = listener.kind;
     let mut guests = JoinSet::new();
-    loop {
-        tokio::select! {
-            biased;
-            _ = stop.changed() => break,
-            Some(_) = guests.join_next() => {}
-            incoming = endpoint.accept() => match incoming {
-                Some(incoming) => let_in(kind, incoming, &shared, &mut guests),
-                None => {
-                    tracing::error!(address = ?endpoint.local_addr().ok(), "no more {kind}: its socket has failed");
-                    let _ = stop.changed().await;
-                    break;
-                }
-            },
-        }
-    }
+    let admit = |incoming, guests: &mut _| let_in(kind, incoming, &shared, guests);
+    accept_despite_panics(listener, &endpoint, &shared.common, &mut guests, &mut stop, admit).await;
     endpoint.set_server_config(None);
     shared.hall.last_orders();
     let all = async { while guests.join_next().await.is_some() {} };
     let _ = timeout(LAST_MOMENT, all).await;
     endpoint.close(no_error(kind), b"");
     let _ = timeout(GOODBYE, endpoint.wait_idle()).await;
+}
+
+/// Hands each connection to `admit`, until `stop` changes or the socket fails.
+async fn accept_despite_panics(
+    listener: Listener,
+    endpoint: &Endpoint,
+    common: &accept::Shared,
+    guests: &mut JoinSet<()>,
+    stop: &mut watch::Receiver<bool>,
+    mut admit: impl FnMut(Incoming, &mut JoinSet<()>),
+) {
+    let Listener { kind, address } = listener;
+    while let Err(payload) = accept::caught(accept_until(listener, endpoint, guests, stop, &mut admit)).await
+    {
+        common.after_panic(&format!("connections for {kind} at {address}"), payload).await;
+    }
+}
+
+async fn accept_until(
+    Listener { kind, address }: Listener,
+    endpoint: &Endpoint,
+    guests: &mut JoinSet<()>,
+    stop: &mut watch::Receiver<bool>,
+    admit: &mut impl FnMut(Incoming, &mut JoinSet<()>),
+) {
+    loop {
+        tokio::select! {
+            biased;
+            _ = stop.changed() => break,
+            Some(_) = guests.join_next() => {}
+            incoming = endpoint.accept() => match incoming {
+                Some(incoming) => admit(incoming, guests),
+                None => {
+                    tracing::error!(%address, "no more {kind}: its socket has failed");
+                    break;
+                }
+            },
+        }
+    }
 }
 
 /// Decides about one connection before anything is kept of it.
@@ -333,7 +377,75 @@ impl Drop for Held {
 
 #[cfg(test)]
 mod tests {
+    use quinn::ClientConfig;
+    use quinn::crypto::rustls::QuicClientConfig;
+
     use super::*;
+    use crate::authority::Snapshot;
+    use crate::publish::Publisher;
+    use crate::serve::answering::Answering;
+    use crate::serve::certificates::Identity;
+    use crate::wire::{self, Service};
+
+    fn certificates() -> Certificates {
+        let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a key is made");
+        let (certificates, key) = (own.cert.pem(), own.signing_key.serialize_pem());
+        let identity =
+            Identity { certificates: certificates.into_bytes().into(), key: key.into_bytes().into() };
+        Certificates::new(&identity).expect("the two fit")
+    }
+
+    /// Its first packet is all that matters.
+    fn client() -> Endpoint {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = rustls::ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .expect("ring has it")
+            .with_root_certificates(rustls::RootCertStore::empty())
+            .with_no_client_auth();
+        let tls = QuicClientConfig::try_from(tls).expect("TLS 1.3 has the suite of Initial packets");
+        let mut endpoint = Endpoint::client(([127, 0, 0, 1], 0).into()).expect("loopback is there");
+        endpoint.set_default_client_config(ClientConfig::new(Arc::new(tls)));
+        endpoint
+    }
+
+    #[tokio::test]
+    async fn a_panic_of_accepting_costs_one_connection_and_the_next_is_taken() {
+        let config = server_config(Kind::Quic, &certificates(), &Limits::default());
+        let server = Endpoint::server(config, ([127, 0, 0, 1], 0).into()).expect("loopback is there");
+        let address = server.local_addr().expect("it is bound");
+        let listener = Listener { kind: Kind::Quic, address };
+        let (snapshots, services) =
+            (Publisher::new(Arc::new(Snapshot::default())), Publisher::new(Arc::new(Service::default())));
+        let (snapshot, service) = (snapshots.reader(), services.reader());
+        let answering = Answering::new(snapshot.glance(), service.glance(), wire::respond);
+        let common = accept::Shared::new(Limits::default(), answering);
+        let (stop, mut stopped) = watch::channel(false);
+        let mut seen = 0;
+        let accepting = async {
+            let admit = |incoming: Incoming, _: &mut JoinSet<()>| {
+                seen += 1;
+                if seen < 3 {
+                    std::panic::resume_unwind(Box::new("on purpose"));
+                }
+                incoming.refuse();
+                stop.send_replace(true);
+            };
+            let mut guests = JoinSet::new();
+            accept_despite_panics(listener, &server, &common, &mut guests, &mut stopped, admit).await;
+        };
+        let client = client();
+        let knocking = async {
+            for _ in 0..3 {
+                let connecting = client.connect(address, "localhost").expect("it is well configured");
+                assert!(connecting.await.is_err(), "nobody is let in here");
+            }
+        };
+        tokio::join!(accepting, knocking);
+        let mut totals = Totals::default();
+        common.add_to(&mut totals);
+        assert_eq!((seen, totals.restarts), (3, 2));
+    }
 
     #[test]
     fn what_a_request_held_is_there_for_the_next() {

@@ -63,6 +63,13 @@ const SOA: u16 = 6;
 const TXT: u16 = 16;
 const AAAA: u16 = 28;
 const OPT: u16 = 41;
+const DS: u16 = 43;
+const RRSIG: u16 = 46;
+const NSEC: u16 = 47;
+const DNSKEY: u16 = 48;
+const NSEC3: u16 = 50;
+const NSEC3PARAM: u16 = 51;
+const IXFR: u16 = 251;
 
 /// A query: header, and whatever follows it.
 fn message(flags: u16, counts: [u16; 4], rest: &[u8]) -> Vec<u8> {
@@ -161,6 +168,15 @@ impl Reply {
 
     fn truncated(&self) -> bool {
         self.flags & 0x0200 != 0
+    }
+
+    /// AD: all of it is authentic.
+    fn authentic(&self) -> bool {
+        self.flags & 0x0020 != 0
+    }
+
+    fn dnssec_ok(&self) -> bool {
+        self.opt().is_some_and(|opt| opt.ttl & 0x8000 != 0)
     }
 
     fn opt(&self) -> Option<&Record> {
@@ -374,4 +390,77 @@ fn a20_what_is_not_ours_is_refused_without_a_referral() {
         assert_eq!((reply.rcode(), reply.authoritative()), (5, false), "{owner}");
         assert!(reply.answer().is_empty() && reply.sections[1].is_empty() && reply.opt().is_some());
     }
+}
+
+/// A query for what has changed in a zone since `serial` (RFC 1995 §3): the
+/// client's SOA stands in the authority section.
+pub fn incremental(owner: &str, serial: u32) -> Vec<u8> {
+    let asked = question(owner, IXFR, 1);
+    let rdata = [&[0; 2][..], &serial.to_be_bytes(), &[0; 16]].concat(); // both names are the root
+    let mut soa = vec![0xc0, 12];
+    soa.extend([SOA.to_be_bytes(), 1_u16.to_be_bytes()].concat());
+    soa.extend([&[0; 4][..], &(rdata.len() as u16).to_be_bytes(), &rdata].concat());
+    message(0, [1, 0, 1, 1], &[asked, soa, opt(1232, [0, 0], 0, &[])].concat())
+}
+
+/// No zone is transferred yet, whatever the client has of it.
+#[test]
+fn a27_an_incremental_transfer_is_refused_over_udp_and_tcp_as_not_supported() {
+    let not_supported = [0, 15, 0, 2, 0, 21];
+    for (owner, which) in
+        [("example.com", "served"), ("www.example.com", "no apex"), ("example.org", "unknown")]
+    {
+        for (serial, age) in [(2_023_010_101, "older"), (2_024_010_101, "equal"), (2_034_010_101, "newer")] {
+            for transport in [Transport::Udp, Transport::Tcp] {
+                let reply = reply_of(&SNAPSHOT, &incremental(owner, serial), transport).expect("a reply");
+                let case = format!("{which}, {age}, {transport:?}");
+                assert_eq!(
+                    (reply.rcode(), reply.authoritative(), reply.truncated()),
+                    (5, false, false),
+                    "{case}"
+                );
+                assert_eq!(reply.question, question(owner, IXFR, 1), "{case}");
+                assert!(
+                    reply.answer().is_empty() && reply.sections[1].is_empty(),
+                    "{case}: no part of a zone"
+                );
+                assert_eq!(reply.opt().unwrap().rdata, not_supported, "{case}");
+            }
+        }
+    }
+}
+
+/// Nothing is signed yet, so nothing can have expired.
+#[test]
+fn a31_no_answer_holds_a_signature_or_a_proof_that_could_be_stale() {
+    let wanting_all = opt(1232, [0, 0], 0x8000, &[]);
+    for owner in [
+        "example.com",
+        "ns1.example.com",
+        "www.example.com",
+        "api.eu.example.com",
+        "x.wild.example.com",
+        "alias.example.com",
+        "dangling.example.com",
+        "ent.example.com",
+        "nope.example.com",
+        "sub.example.com",
+    ] {
+        for rtype in [A, NS, SOA, TXT, AAAA, 255] {
+            for flags in [0, 0x0020] {
+                let rest = [question(owner, rtype, 1), wanting_all.clone()].concat();
+                let reply = ask(&message(flags, [1, 0, 0, 1], &rest));
+                assert!(!reply.authentic() && reply.dnssec_ok(), "{owner} {rtype}: {reply:?}");
+                let proofs = [RRSIG, NSEC, NSEC3];
+                let mut records = reply.sections.iter().flatten();
+                assert!(records.all(|record| !proofs.contains(&record.rtype)), "{owner} {rtype}: {reply:?}");
+            }
+        }
+    }
+    for owner in ["example.com", "www.example.com", "x.wild.example.com", "ns1.example.com"] {
+        for rtype in [DS, RRSIG, NSEC, DNSKEY, NSEC3, NSEC3PARAM] {
+            ask(&with_opt(owner, rtype, &wanting_all)).assert_negative(0, 30);
+        }
+    }
+    ask(&with_opt("sub.example.com", DS, &wanting_all)).assert_negative(0, 30);
 }

@@ -35,6 +35,7 @@ const DOQ_EXCESSIVE_LOAD: u64 = 4;
 const DOQ_UNSPECIFIED_ERROR: u64 = 5;
 const H3_NO_ERROR: u64 = 0x100;
 const H3_EXCESSIVE_LOAD: u64 = 0x107;
+const H3_MESSAGE_ERROR: u64 = 0x10e;
 
 /// A server of one kind at one address, with all it needs.
 struct World {
@@ -685,6 +686,48 @@ fn requests_over_http3_are_answered_as_rfc_8484_says() {
         assert_eq!(http.post(&query(255)).await.1.len(), 60_000);
     });
     assert_eq!(world.counters().accepted, 1);
+}
+
+#[test]
+fn a_request_over_http3_whose_length_is_another_than_it_says_is_not_answered() {
+    let world = World::http3(Limits::default());
+    let get = format!("/dns-query?dns={}", data_encoding::BASE64URL_NOPAD.encode(&query(1)));
+    let with_lengths = |mut request: Request<()>, lengths: &[&str]| {
+        for length in lengths {
+            request.headers_mut().append("content-length", length.parse().unwrap());
+        }
+        request
+    };
+    let posted = || request("POST", "/dns-query", Some("application/dns-message"));
+    let (whole, shorter, longer) = ("33", "32", "34");
+    world.run(async {
+        let http = world.http().await;
+        for (request, lengths, body, why) in [
+            (posted(), &[longer][..], &query(1)[..], "the body is shorter"),
+            (posted(), &[shorter], &query(1), "the body is longer"),
+            (posted(), &["0"], &query(1), "a body that isn't announced"),
+            (posted(), &[whole, shorter], &query(1), "two lengths"),
+            (posted(), &["many"], &query(1), "no number"),
+            (request("GET", &get, None), &["5"], &[], "a question in the URI, and no body"),
+        ] {
+            let answered = http.send(with_lengths(request, lengths), body).await;
+            let Err(h3::error::StreamError::RemoteTerminate { code, .. }) = answered else {
+                panic!("{why}: {answered:?}")
+            };
+            assert_eq!(code.value(), H3_MESSAGE_ERROR, "{why}");
+        }
+        for (request, body) in [(posted(), &query(1)[..]), (request("GET", &get, None), &[])] {
+            let length = body.len().to_string();
+            let (response, reply) = http.send(with_lengths(request, &[&length]), body).await.unwrap();
+            assert_eq!(
+                (response.status().as_u16(), reply.len()),
+                (200, query(1).len()),
+                "on the same connection"
+            );
+        }
+    });
+    let totals = world.counters();
+    assert_eq!((totals.accepted, totals.queries, totals.protocol_errors), (1, 2, 6));
 }
 
 #[test]

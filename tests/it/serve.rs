@@ -3,21 +3,24 @@
 //! Clients here are plain blocking sockets; a reply is known by its id and QR.
 
 mod agree;
+mod claiming;
 mod datagrams;
 mod encrypted;
 mod https;
 mod limits;
+mod other;
 mod proxied;
 mod renewal;
+mod stopping;
+mod streams;
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
-use std::os::unix::process::CommandExt;
 use std::panic::resume_unwind;
 use std::pin::pin;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::Poll;
 use std::thread;
@@ -31,6 +34,8 @@ use haledns::serve::{
 use haledns::wire::{self, Class, Client, Replied, Service};
 use socket2::{Domain, Socket, Type};
 use tokio::runtime::{Builder, Runtime};
+
+use self::other::{Other, say};
 
 /// No condition may take longer; only a failure waits for it.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -123,6 +128,19 @@ fn framed(id: u16) -> Vec<u8> {
     [&(query.len() as u16).to_be_bytes()[..], &query].concat()
 }
 
+/// Answers as the program does, after something else has been done with the
+/// query and its client.
+macro_rules! after {
+    ($first:expr) => {
+        (|snapshot: &Snapshot, service: &Service, query: &[u8], client: Client, out: &mut [u8]| {
+            let first: fn(&[u8], Client) = $first;
+            first(query, client);
+            wire::respond(snapshot, service, query, client, out)
+        }) as Respond
+    };
+}
+use after;
+
 fn replied(length: usize) -> Replied {
     Replied { length, class: Class::Answer, subject: 0, vouched: true }
 }
@@ -131,6 +149,13 @@ fn replied(length: usize) -> Replied {
 fn at_length(_: &Snapshot, _: &Service, query: &[u8], _: Client, out: &mut [u8]) -> Replied {
     out[..query.len()].copy_from_slice(query);
     replied(60_000)
+}
+
+/// The longest reply there is.
+fn longest(_: &Snapshot, _: &Service, query: &[u8], _: Client, out: &mut [u8]) -> Replied {
+    out[..query.len()].copy_from_slice(query);
+    out[2] |= 0x80;
+    replied(65535)
 }
 
 /// The id of a reply.
@@ -329,16 +354,9 @@ fn a_datagram_from_port_0_is_ignored() {
 #[test]
 fn many_queries_from_many_clients_are_all_answered_by_several_workers() {
     static NAMES: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    fn noting(
-        snapshot: &Snapshot,
-        service: &Service,
-        query: &[u8],
-        client: Client,
-        out: &mut [u8],
-    ) -> Replied {
+    let noting = after!(|_, _| {
         NAMES.lock().unwrap().insert(thread::current().name().unwrap_or_default().into());
-        wire::respond(snapshot, service, query, client, out)
-    }
+    });
     let limits = Limits { udp_workers: 2, ..Limits::default() };
     let world = World::new(&LOOPBACK, limits, noting);
     let address = world.address();
@@ -368,16 +386,9 @@ fn many_queries_from_many_clients_are_all_answered_by_several_workers() {
 #[test]
 fn chance_differs_from_answer_to_answer() {
     static SEEN: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
-    fn noting(
-        snapshot: &Snapshot,
-        service: &Service,
-        query: &[u8],
-        client: Client,
-        out: &mut [u8],
-    ) -> Replied {
+    let noting = after!(|_, client| {
         SEEN.lock().unwrap().insert(client.entropy);
-        wire::respond(snapshot, service, query, client, out)
-    }
+    });
     let world = World::new(&LOOPBACK, few(), noting);
     let (socket, mut stream) = (udp(world.address()), world.tcp());
     for number in 0..50 {
@@ -388,22 +399,13 @@ fn chance_differs_from_answer_to_answer() {
 }
 
 /// Panics, without a word to the panic hook, at queries with an odd id.
-fn afraid_of_odd_ids(
-    snapshot: &Snapshot,
-    service: &Service,
-    query: &[u8],
-    client: Client,
-    out: &mut [u8],
-) -> Replied {
-    if query[1] & 1 == 1 {
-        resume_unwind(Box::new("odd"));
-    }
-    wire::respond(snapshot, service, query, client, out)
-}
+const AFRAID_OF_ODD_IDS: Respond = after!(|query, _| if query[1] & 1 == 1 {
+    resume_unwind(Box::new("odd"));
+});
 
 #[test]
 fn a_panic_costs_its_own_query_only() {
-    let world = World::new(&LOOPBACK, few(), afraid_of_odd_ids);
+    let world = World::new(&LOOPBACK, few(), AFRAID_OF_ODD_IDS);
     let servfail = |reply: &[u8]| reply[3] & 15 == 2 && reply.len() == 12;
     let socket = udp(world.address());
     for number in 0..40 {
@@ -422,511 +424,4 @@ fn a_panic_costs_its_own_query_only() {
         assert_eq!(servfail(&reply), number % 2 == 1, "{number}: {reply:?}");
     }
     assert_eq!(world.counters().panics, 40);
-}
-
-// ---- TCP ----------------------------------------------------------------------------------------
-
-#[test]
-fn a22_three_queries_in_one_segment_get_three_replies_in_order() {
-    let world = World::with(few());
-    let mut stream = world.tcp();
-    for round in 0..3 {
-        let numbers = [round * 3 + 1, round * 3 + 2, round * 3 + 3];
-        stream.write_all(&numbers.map(framed).concat()).unwrap();
-        assert_eq!(ids(&mut stream, 3), numbers);
-    }
-}
-
-#[test]
-fn a22_a_query_may_come_octet_by_octet() {
-    let world = World::with(few());
-    let mut stream = world.tcp();
-    for octet in framed(1) {
-        stream.write_all(&[octet]).unwrap();
-    }
-    assert_eq!(ids(&mut stream, 1), [1]);
-    // the length's two octets, and a message together with half of the next length
-    let two = [framed(2), framed(3)].concat();
-    let middle = two.len() / 2;
-    stream.write_all(&two[..1]).unwrap();
-    stream.write_all(&two[1..=middle]).unwrap();
-    assert_eq!(ids(&mut stream, 1), [2]);
-    stream.write_all(&two[middle + 1..]).unwrap();
-    assert_eq!(ids(&mut stream, 1), [3]);
-}
-
-#[test]
-fn many_pipelined_queries_with_long_replies_are_all_answered() {
-    fn longest(_: &Snapshot, _: &Service, query: &[u8], _: Client, out: &mut [u8]) -> Replied {
-        out[..query.len()].copy_from_slice(query);
-        out[2] |= 0x80;
-        replied(65535)
-    }
-    let world = World::new(&LOOPBACK, few(), longest);
-    let mut stream = world.tcp();
-    stream.write_all(&(0..300).flat_map(framed).collect::<Vec<_>>()).unwrap();
-    for number in 0..300 {
-        let reply = read(&mut stream).expect("a reply");
-        assert_eq!((id(&reply), reply.len()), (number, 65535));
-    }
-    ask_over(&mut stream, 300);
-}
-
-#[test]
-fn the_longest_message_is_taken() {
-    let world = World::with(few());
-    let mut stream = world.tcp();
-    let mut long = query(1);
-    long.resize(65535, 0);
-    stream.write_all(&[&65535_u16.to_be_bytes()[..], &long, &framed(2)].concat()).unwrap();
-    // whatever the first is answered with, the second is found behind it
-    until("both are seen", || world.counters().queries == 2);
-    let mut reply = read(&mut stream).expect("a reply");
-    if id(&reply) == 1 {
-        reply = read(&mut stream).expect("a reply");
-    }
-    assert_eq!(id(&reply), 2);
-}
-
-#[test]
-fn a_half_closed_connection_gets_its_replies() {
-    let world = World::with(few());
-    let mut stream = world.tcp();
-    stream.write_all(&[1, 2, 3].map(framed).concat()).unwrap();
-    stream.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(ids(&mut stream, 3), [1, 2, 3]);
-    assert_eq!(read(&mut stream), None);
-    until("the connection is gone", || world.counters().open == 0);
-}
-
-#[test]
-fn an_impossible_length_closes_the_connection_after_the_replies_before_it() {
-    let world = World::with(few());
-    for length in [0_u16, 1, 11] {
-        let mut stream = world.tcp();
-        let junk = [&length.to_be_bytes()[..], &[0; 100]].concat();
-        stream.write_all(&[framed(1), framed(2), junk].concat()).unwrap();
-        assert_eq!(ids(&mut stream, 2), [1, 2]);
-        assert_eq!(read(&mut stream), None, "length {length}");
-    }
-}
-
-#[test]
-fn an_idle_connection_is_closed_at_the_limit() {
-    let world = World::with(Limits { tcp_idle: Duration::from_millis(200), ..few() });
-    let mut silent = world.tcp();
-    assert_eq!(read(&mut silent), None);
-    let mut stream = world.tcp();
-    let begun = Instant::now();
-    for number in 0..3 {
-        ask_over(&mut stream, number);
-    }
-    assert_eq!(read(&mut stream), None);
-    assert!(begun.elapsed() >= Duration::from_millis(200));
-    until("both are gone", || world.counters().open == 0);
-}
-
-#[test]
-fn octets_that_drip_in_do_not_extend_a_messages_limit() {
-    let world = World::with(Limits { tcp_message: Duration::from_millis(200), ..few() });
-    let mut stream = world.tcp();
-    ask_over(&mut stream, 1);
-    stream.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
-    stream.write_all(&60_000_u16.to_be_bytes()).unwrap();
-    let mut dripped = 0;
-    let ended = loop {
-        match stream.read(&mut [0]) {
-            Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => {}
-            other => break other,
-        }
-        if stream.write_all(&[0]).is_err() {
-            break Ok(0);
-        }
-        dripped += 1;
-        assert!(dripped < 2_000, "lives for ever");
-    };
-    assert!(matches!(ended, Ok(0) | Err(_)));
-    assert!(dripped > 1, "closed at once");
-}
-
-#[test]
-fn an_http_client_does_not_hang() {
-    let world = World::with(Limits { tcp_message: Duration::from_millis(100), ..few() });
-    let mut stream = world.tcp();
-    stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-    assert_eq!(read(&mut stream), None);
-}
-
-#[test]
-fn a_client_that_reads_no_replies_is_closed() {
-    let limits = Limits { tcp_write: Duration::from_millis(100), ..few() };
-    let world = World::new(&LOOPBACK, limits, at_length);
-    let mut stream = world.tcp();
-    stream.write_all(&(0..2_000).flat_map(framed).collect::<Vec<_>>()).unwrap();
-    until("the connection is gone", || world.counters().open == 0);
-    assert!(world.counters().queries < 2_000, "most was never answered");
-}
-
-#[test]
-fn at_the_cap_the_longest_idle_connection_makes_room() {
-    let world = World::with(Limits { tcp_connections: 2, ..few() });
-    let (mut first, mut second) = (world.tcp(), world.tcp());
-    ask_over(&mut second, 1);
-    ask_over(&mut first, 1);
-    let mut third = world.tcp();
-    ask_over(&mut third, 1);
-    assert_eq!(read(&mut second), None);
-    ask_over(&mut first, 2);
-    ask_over(&mut third, 2);
-    assert_eq!(world.counters().evicted, 1);
-}
-
-#[test]
-fn a_new_client_is_answered_while_others_hoard_all_connections() {
-    let world = World::with(Limits { tcp_connections: 8, ..few() });
-    let mut hoard: Vec<TcpStream> = (0..16).map(|_| world.tcp()).collect();
-    for stream in &mut hoard {
-        let _ = stream.write_all(&[0]); // the older half is closed already
-    }
-    ask(&udp(world.address()), 1);
-    for number in 0..20 {
-        ask_over(&mut world.tcp(), number);
-    }
-    until("no more are open than may be", || world.counters().open <= 8);
-    assert!(world.counters().evicted >= 9);
-}
-
-#[test]
-fn d03_without_descriptors_clients_are_still_answered_and_accepting_does_not_spin() {
-    let mut other = Other::new("few-descriptors", "");
-    let address = other.hear().parse().unwrap();
-    let hoard: Vec<TcpStream> = (0..40).map(|_| tcp(address)).collect();
-    for number in 0..100 {
-        ask(&udp(address), number);
-    }
-    ask_over(&mut tcp(address), 1);
-    drop(hoard);
-    other.say("how often did accepting fail?");
-    let failures: u64 = other.hear().parse().unwrap();
-    assert!((1..200).contains(&failures), "{failures} times");
-}
-
-fn plays_few_descriptors() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let world = World::with(few());
-    let open = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64;
-    let maximum = getrlimit(Resource::Nofile).maximum;
-    setrlimit(Resource::Nofile, Rlimit { current: Some(open + 5), maximum }).unwrap();
-    say(world.address());
-    wait_for_a_line();
-    say(world.counters().accept_errors);
-    wait_for_a_line();
-}
-
-// ---- stopping -----------------------------------------------------------------------------------
-
-#[test]
-fn stop_answers_the_datagrams_that_have_arrived() {
-    static GATE: Gate = Gate::new();
-    fn held_up(
-        snapshot: &Snapshot,
-        service: &Service,
-        query: &[u8],
-        client: Client,
-        out: &mut [u8],
-    ) -> Replied {
-        GATE.pass();
-        wire::respond(snapshot, service, query, client, out)
-    }
-    let mut world = World::new(&LOOPBACK, few(), held_up);
-    let socket = udp(world.address());
-    socket.send(&query(0)).unwrap();
-    GATE.wait_until_reached();
-    for number in 1..200 {
-        socket.send(&query(number)).unwrap();
-    }
-    let totals = world.stop(|| GATE.open());
-    for number in 0..200 {
-        assert_eq!(id(&hear(&socket)), number);
-    }
-    assert_eq!((totals.queries, totals.replies()), (200, 200));
-}
-
-#[test]
-fn stop_answers_the_messages_that_have_arrived_and_closes() {
-    static GATE: Gate = Gate::new();
-    fn held_up(
-        snapshot: &Snapshot,
-        service: &Service,
-        query: &[u8],
-        client: Client,
-        out: &mut [u8],
-    ) -> Replied {
-        GATE.pass();
-        wire::respond(snapshot, service, query, client, out)
-    }
-    let mut world = World::new(&LOOPBACK, few(), held_up);
-    let mut stream = world.tcp();
-    stream.write_all(&framed(0)).unwrap();
-    GATE.wait_until_reached();
-    let mut late = world.tcp();
-    late.write_all(&framed(7)).unwrap();
-    stream.write_all(&(1..200).flat_map(framed).collect::<Vec<_>>()).unwrap();
-    let totals = world.stop(|| GATE.open());
-    assert_eq!(ids(&mut stream, 200), (0..200).collect::<Vec<_>>());
-    assert_eq!(read(&mut stream), None);
-    assert_eq!(ids(&mut late, 1), [7]);
-    assert_eq!(read(&mut late), None);
-    assert_eq!((totals.queries, totals.open), (201, 0));
-}
-
-#[test]
-fn stop_returns_within_a_second_whatever_clients_do() {
-    let mut idle = World::with(Limits { udp_workers: 3, ..Limits::default() });
-    let address = idle.address();
-    let begun = Instant::now();
-    idle.stop(|| ());
-    let asleep = begun.elapsed();
-    assert!(asleep < Duration::from_millis(900), "sleeping workers were woken: {asleep:?}");
-    claim_when_free(address);
-
-    let mut world = World::new(&LOOPBACK, few(), at_length);
-    let (_silent, mut partial, mut deaf) = (world.tcp(), world.tcp(), world.tcp());
-    partial.write_all(&[0, 40, 1]).unwrap();
-    deaf.write_all(&(0..2_000).flat_map(framed).collect::<Vec<_>>()).unwrap();
-    until("all have begun", || world.counters().open == 3 && world.counters().queries > 0);
-    let begun = Instant::now();
-    let totals = world.stop(|| ());
-    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
-    assert_eq!(totals.open, 0);
-}
-
-#[test]
-fn a_dropped_server_frees_its_addresses() {
-    let mut world = World::with(Limits::default());
-    let address = world.address();
-    drop(world.server.take());
-    claim_when_free(address);
-}
-
-// ---- claiming -----------------------------------------------------------------------------------
-
-#[test]
-fn addresses_of_one_list_may_not_overlap() {
-    for (list, words) in [
-        (["127.0.0.1:5301", "127.0.0.1:5301"], "127.0.0.1:5301 is listed twice as an address to listen on"),
-        (
-            ["0.0.0.0:5301", "127.0.0.1:5301"],
-            "0.0.0.0:5301 and 127.0.0.1:5301 overlap: list either the wildcard or single addresses",
-        ),
-    ] {
-        let error = claim(&list.map(|address| address.parse::<SocketAddr>().unwrap())).unwrap_err();
-        assert_eq!(error.to_string(), words);
-    }
-}
-
-#[test]
-fn kinds_share_a_port_only_by_different_protocols() {
-    let address = free_address();
-    let of = |kind| Listener { kind, address };
-    let words = |list: &[Listener]| claim(list).map(drop).map_err(|error| error.to_string());
-    until("the port is free for both", || words(&[of(Kind::Tls), of(Kind::Quic)]).is_ok());
-    assert_eq!(
-        words(&[of(Kind::Dns), of(Kind::Tls)]).unwrap_err(),
-        format!(
-            "{address} (UDP and TCP) and {address} (DNS over TLS) would get the same packets: give one of \
-             them another port"
-        )
-    );
-    let held = until_some("the address is free", || claim(&[of(Kind::Tls)]).ok());
-    assert!(matches!(claim(&[of(Kind::Https)]), Err(ListenError::HeldByHale { .. })));
-    assert!(matches!(claim(&[address]), Err(ListenError::HeldByHale { .. })), "TCP is a part of it");
-    claim(&[of(Kind::Http3)]).expect("UDP is free");
-    drop(held);
-}
-
-#[test]
-fn an_encrypted_listener_needs_a_certificate() {
-    let listener = Listener { kind: Kind::Https, address: LOOPBACK[0] };
-    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-    let publisher = Publisher::new(Arc::new(Snapshot::default()));
-    let services = Publisher::new(Arc::new(Service::default()));
-    let bound =
-        claim(&[listener]).unwrap().bind(few(), publisher.reader(), services.reader(), runtime.handle());
-    assert_eq!(
-        bound.unwrap_err().to_string(),
-        "DNS over HTTPS at 127.0.0.1:0 needs a certificate: set `certificate` and `private_key`"
-    );
-}
-
-#[test]
-fn a_second_hale_is_told_who_holds_the_address() {
-    let mut other = Other::new("hale", "0.0.0.0:0");
-    let wildcard: SocketAddr = other.hear().parse().unwrap();
-    let single = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), wildcard.port());
-    for address in [wildcard, single] {
-        let error = claim(&[address]).unwrap_err();
-        let ListenError::HeldByHale { by: Some(by), .. } = &error else { panic!("{error:?}") };
-        assert_eq!(by.pid, other.pid());
-        let words = format!("{address} is held by another hale, pid {} (", other.pid());
-        assert!(error.to_string().starts_with(&words), "{error}");
-        assert!(error.to_string().contains("plays_another_process"), "{error}");
-    }
-    drop(other);
-    claim_when_free(single);
-}
-
-fn plays_hale(address: &str) {
-    let world = World::new(&[address.parse::<SocketAddr>().unwrap()], few(), wire::respond);
-    say(world.address());
-    wait_for_a_line();
-}
-
-#[test]
-fn a_claim_holds_its_address_before_it_is_bound() {
-    let held = until_some("some address is free", || claim(&[free_address()]).ok());
-    let error = claim(held.listeners()).unwrap_err();
-    assert!(matches!(error, ListenError::HeldByHale { by: Some(by), .. } if by.pid == std::process::id()));
-}
-
-#[test]
-fn a_foreign_process_on_the_port_is_named_even_if_it_would_share() {
-    for (role, protocol) in [("foreign-udp", Protocol::Udp), ("foreign-tcp", Protocol::Tcp)] {
-        let mut other = Other::new(role, "0.0.0.0:0");
-        let wildcard: SocketAddr = other.hear().parse().unwrap();
-        let single = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), wildcard.port());
-        for address in [wildcard, single] {
-            let error = until_some("it is not our own lock that is in the way", || {
-                claim(&[address]).err().filter(|error| matches!(error, ListenError::Held { .. }))
-            });
-            let ListenError::Held { by: Some(by), protocol: on, .. } = &error else { panic!("{error:?}") };
-            assert_eq!((by.pid, *on), (other.pid(), protocol));
-            let words = format!("{address} ({protocol}) is held by {}, pid {}", by.name, by.pid);
-            assert_eq!(error.to_string(), words);
-        }
-    }
-}
-
-fn plays_foreign(kind: Type, address: &str) {
-    let socket = Socket::new(Domain::IPV4, kind, None).unwrap();
-    socket.set_reuse_port(true).unwrap();
-    socket.bind(&address.parse::<SocketAddr>().unwrap().into()).unwrap();
-    if kind == Type::STREAM {
-        socket.listen(1).unwrap();
-    }
-    say(socket.local_addr().unwrap().as_socket().unwrap());
-    wait_for_a_line();
-}
-
-#[test]
-fn what_cannot_be_bound_is_explained() {
-    let address = SocketAddr::new([192, 0, 2, 1].into(), free_address().port());
-    let words = format!("{address}: this machine has no address 192.0.2.1");
-    assert_eq!(claim(&[address]).unwrap_err().to_string(), words);
-
-    let unseen =
-        ListenError::Held { address: "127.0.0.1:53".parse().unwrap(), protocol: Protocol::Tcp, by: None };
-    assert!(unseen.to_string().ends_with("as root, `ss -ltnp 'sport = :53'` shows it"), "{unseen}");
-}
-
-#[test]
-fn a_low_port_without_permission_is_explained() {
-    let low = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 1 + (std::process::id() % 1000) as u16);
-    let lowest = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
-    if lowest.is_ok_and(|lowest| lowest.trim().parse().is_ok_and(|port: u16| port <= low.port())) {
-        eprintln!("skipped: here everybody may listen on low ports");
-        return;
-    }
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    if rustix::process::geteuid().is_root() {
-        command.uid(65534).gid(65534);
-    }
-    let Some(mut other) = Other::start(command, "claim", &low.to_string()) else {
-        eprintln!("skipped: this test's program cannot be run by another user");
-        return;
-    };
-    let words = other.hear();
-    assert!(words.starts_with(&format!("no permission to listen on {low}: run as root, or")), "{words}");
-    assert!(words.contains("`setcap cap_net_bind_service=+ep /"), "{words}");
-}
-
-fn plays_claim(address: &str) {
-    say(claim(&[address.parse::<SocketAddr>().unwrap()]).unwrap_err());
-}
-
-// ---- another process: this test binary again, in a role -----------------------------------------
-
-const MARK: &str = "says: ";
-
-struct Other {
-    child: Child,
-    output: BufReader<ChildStdout>,
-}
-
-impl Other {
-    fn new(role: &str, argument: &str) -> Other {
-        Other::start(Command::new(std::env::current_exe().unwrap()), role, argument).unwrap()
-    }
-
-    /// None when the process cannot be started or ends without having said anything.
-    fn start(mut command: Command, role: &str, argument: &str) -> Option<Other> {
-        command.args(["--exact", "serve::plays_another_process", "--nocapture"]);
-        command.env("HALE_TEST_ROLE", role).env("HALE_TEST_ARGUMENT", argument);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().ok()?;
-        let mut output = BufReader::new(child.stdout.take().unwrap());
-        let begun = output.fill_buf().is_ok_and(|octets| !octets.is_empty());
-        let other = Other { child, output };
-        begun.then_some(other)
-    }
-
-    fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    fn hear(&mut self) -> String {
-        let mut line = String::new();
-        while self.output.read_line(&mut line).unwrap() > 0 {
-            if let Some((_, said)) = line.trim_end().split_once(MARK) {
-                return said.into();
-            }
-            line.clear();
-        }
-        panic!("the other process ended without a word");
-    }
-
-    fn say(&mut self, line: &str) {
-        writeln!(self.child.stdin.as_ref().unwrap(), "{line}").unwrap();
-    }
-}
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn say(what: impl std::fmt::Display) {
-    println!("{MARK}{what}");
-}
-
-fn wait_for_a_line() {
-    let _ = std::io::stdin().read_line(&mut String::new());
-}
-
-/// Not a test: what another process runs, told so by its environment.
-#[test]
-fn plays_another_process() {
-    let Ok(role) = std::env::var("HALE_TEST_ROLE") else { return };
-    let argument = std::env::var("HALE_TEST_ARGUMENT").unwrap_or_default();
-    match role.as_str() {
-        "both-wildcards" => plays_both_wildcards(),
-        "few-descriptors" => plays_few_descriptors(),
-        "hale" => plays_hale(&argument),
-        "claim" => plays_claim(&argument),
-        "foreign-udp" => plays_foreign(Type::DGRAM, &argument),
-        "foreign-tcp" => plays_foreign(Type::STREAM, &argument),
-        _ => panic!("no such role: {role}"),
-    }
 }

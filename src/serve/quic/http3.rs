@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use h3::error::{ConnectionError, StreamError};
+use h3::error::{Code, ConnectionError, StreamError};
 use h3::server::{Connection, RequestResolver, RequestStream};
 use http::{Method, Response, StatusCode};
 use quinn::VarInt;
@@ -105,14 +105,21 @@ async fn exchange(request: RequestResolver<Streams, Bytes>, visit: Arc<Visit>) {
         return;
     };
     let (head, ()) = request.into_parts();
+    let Ok(length) = doh::content_length(&head.headers) else { return reject(&visit, &mut stream) };
     let asked = match doh::read(&head, &visit.shared.https_path) {
-        Asked::Message(message) => Ok(message),
         Asked::Refused(status) => Err(status),
-        Asked::Body => match timeout(limits.tcp_message, read(&mut stream)).await {
-            Ok(Ok(asked)) => asked,
-            Ok(Err(_)) => return,
-            Err(_) => Err(StatusCode::REQUEST_TIMEOUT),
-        },
+        Asked::Message(message) if length.is_none() => Ok(message),
+        asked @ (Asked::Message(_) | Asked::Body) => {
+            let body = timeout(limits.tcp_message, read(&mut stream, length)).await;
+            match (body, asked) {
+                (Ok(Ok(Body::Whole(_))), Asked::Message(message)) => Ok(message),
+                (Ok(Ok(Body::Whole(message))), _) => Ok(message),
+                (Ok(Ok(Body::TooLong)), _) => Err(StatusCode::PAYLOAD_TOO_LARGE),
+                (Ok(Ok(Body::Malformed)), _) => return reject(&visit, &mut stream),
+                (Ok(Err(_)), _) => return,
+                (Err(_), _) => Err(StatusCode::REQUEST_TIMEOUT),
+            }
+        }
     };
     let Ok(permit) = visit.replies.acquire().await else { return };
     let (response, body) = match asked {
@@ -126,12 +133,31 @@ async fn exchange(request: RequestResolver<Streams, Bytes>, visit: Arc<Visit>) {
     drop(permit);
 }
 
+/// Ends a malformed request without an answer (RFC 9114 §4.1.2).
+fn reject(visit: &Visit, stream: &mut RequestStream<Both, Bytes>) {
+    visit.breach();
+    stream.stop_sending(Code::H3_MESSAGE_ERROR);
+    stream.stop_stream(Code::H3_MESSAGE_ERROR);
+}
+
+/// What came of a request's body.
+enum Body {
+    Whole(Vec<u8>),
+    TooLong,
+    /// It has not as many octets as its head says.
+    Malformed,
+}
+
 /// Reads a request's body, the whole of which is a message.
-async fn read(stream: &mut RequestStream<Both, Bytes>) -> Result<Result<Vec<u8>, StatusCode>, StreamError> {
+async fn read(stream: &mut RequestStream<Both, Bytes>, length: Option<usize>) -> Result<Body, StreamError> {
     let mut message = Vec::new();
     while let Some(mut data) = stream.recv_data().await? {
-        if message.len() + data.remaining() > MAX_MESSAGE {
-            return Ok(Err(StatusCode::PAYLOAD_TOO_LARGE));
+        let octets = message.len() + data.remaining();
+        if length.is_some_and(|length| octets > length) {
+            return Ok(Body::Malformed);
+        }
+        if octets > MAX_MESSAGE {
+            return Ok(Body::TooLong);
         }
         while data.has_remaining() {
             let length = data.chunk().len();
@@ -139,7 +165,10 @@ async fn read(stream: &mut RequestStream<Both, Bytes>) -> Result<Result<Vec<u8>,
             data.advance(length);
         }
     }
-    Ok(Ok(message))
+    Ok(match length {
+        Some(length) if length != message.len() => Body::Malformed,
+        Some(_) | None => Body::Whole(message),
+    })
 }
 
 async fn send(

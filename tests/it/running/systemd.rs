@@ -98,6 +98,21 @@ fn the_watchdog_is_fed_while_all_is_alive() {
     manager.hear("WATCHDOG=1");
 }
 
+#[test]
+fn a_watchdog_that_wants_the_impossible_is_told_so_once_and_fed_all_the_same() {
+    let folder = Folder::with("a.yaml", &fixed("192.0.2.1", 30));
+    let mut manager = Manager::new(&folder);
+    let mut serve = serve(&folder);
+    serve.env("WATCHDOG_USEC", "1");
+    let hale = Hale::start(serve);
+    manager.hear("READY=1");
+    for _ in 0..20 {
+        manager.hear("WATCHDOG=1");
+    }
+    assert_eq!(hale.count("WATCHDOG_USEC"), 1, "{}", hale.log());
+    assert_eq!(hale.count("the health engine doesn't turn"), 0, "{}", hale.log());
+}
+
 /// Starts it with these two sockets as descriptors 3 and 4.
 fn pass(folder: &Folder, names: Option<&str>, sockets: [OwnedFd; 2], more: &[&str]) -> std::process::Child {
     let [one, other] = sockets;

@@ -13,6 +13,7 @@ use rustls::{ClientConfig, RootCertStore};
 
 use super::encrypted::{self, tcp_from, tls_over};
 use super::*;
+use crate::cases_of_dns::incremental;
 use crate::quic::{over_http3, over_quic};
 use crate::support::ask::Question;
 use crate::support::certificates::Authority;
@@ -234,5 +235,25 @@ fn kdig_gets_answers_over_tls_https_and_quic() {
         lines.sort_unstable();
         let expected = ["192.0.2.1", "192.0.2.2", "192.0.2.3", "www.example.com."];
         assert_eq!(lines, expected, "{what}: {text}{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn a27_a_transfer_that_is_refused_leaves_the_connection_usable() {
+    let world = Everything::new();
+    let [plain, tls, ..] = world.addresses[..] else { panic!("five listeners") };
+    let refused =
+        |reply: &[u8]| Message::from_vec(reply).unwrap().metadata.response_code == ResponseCode::Refused;
+    for zone in ["example.com", "example.org"] {
+        let whole = format!("{zone} AXFR").parse::<Question>().unwrap().octets();
+        let transfers = [whole, incremental(zone, 0), incremental(zone, u32::MAX)];
+        let (mut open, mut within_tls) = (tcp(plain), tls_over(tcp(tls), &world.client));
+        for transfer in &transfers {
+            assert!(refused(&over_udp(plain, transfer)), "{zone}");
+            assert!(refused(&over_stream(&mut open, transfer)), "{zone}");
+            assert!(refused(&over_stream(&mut within_tls, transfer)), "{zone}");
+        }
+        ask_over(&mut open, 1);
+        ask_over(&mut within_tls, 2);
     }
 }

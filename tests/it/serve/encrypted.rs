@@ -30,11 +30,17 @@ impl Door {
     }
 
     pub fn with(kind: Kind, setup: Setup, respond: Respond) -> Door {
+        Door::beside(kind, &[], setup, respond)
+    }
+
+    /// Others are spoken there, too.
+    pub fn beside(kind: Kind, others: &[Kind], setup: Setup, respond: Respond) -> Door {
         let authority = Authority::new();
         let certificates = Certificates::new(&identity(&authority)).unwrap();
         let setup = Setup { certificates: Some(Arc::new(certificates)), ..setup };
-        let listener = Listener { kind, address: LOOPBACK[0] };
-        let world = World::new(&[listener], setup, respond);
+        let listener = |kind| Listener { kind, address: LOOPBACK[0] };
+        let listeners: Vec<_> = [&[kind], others].concat().into_iter().map(listener).collect();
+        let world = World::new(&listeners, setup, respond);
         Door { world, kind, client: Arc::new(client(authority.store(), &[])) }
     }
 
@@ -115,17 +121,7 @@ fn queries_within_tls_are_answered_as_over_tcp() {
 #[test]
 fn the_answering_function_hears_of_transport_and_address() {
     static SEEN: Mutex<Vec<Client>> = Mutex::new(Vec::new());
-    fn noting(
-        snapshot: &Snapshot,
-        service: &Service,
-        query: &[u8],
-        client: Client,
-        out: &mut [u8],
-    ) -> Replied {
-        SEEN.lock().unwrap().push(client);
-        wire::respond(snapshot, service, query, client, out)
-    }
-    let door = Door::new(Kind::Tls, few(), noting);
+    let door = Door::new(Kind::Tls, few(), after!(|_, client| SEEN.lock().unwrap().push(client)));
     ask_over(&mut door.connect_from(7), 1);
     let seen = SEEN.lock().unwrap();
     assert_eq!(seen[0].transport, wire::Transport::Tls);
@@ -210,11 +206,6 @@ fn the_end_is_said_within_tls() {
 
 #[test]
 fn many_long_replies_within_tls_arrive_whole() {
-    fn longest(_: &Snapshot, _: &Service, query: &[u8], _: Client, out: &mut [u8]) -> Replied {
-        out[..query.len()].copy_from_slice(query);
-        out[2] |= 0x80;
-        replied(65535)
-    }
     let door = Door::new(Kind::Tls, few(), longest);
     let mut stream = door.connect();
     stream.write_all(&(0..100).flat_map(framed).collect::<Vec<_>>()).unwrap();

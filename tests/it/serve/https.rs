@@ -124,6 +124,38 @@ fn get_and_post_are_answered_over_both_versions() {
 }
 
 #[test]
+fn http3_at_the_same_address_is_named_to_those_who_come_by_tcp() {
+    for others in [&[][..], &[Kind::Http3], &[Kind::Quic]] {
+        let door = Door::beside(Kind::Https, others, few().into(), wire::respond);
+        let address = door.world.server().addresses().get(1).copied();
+        let http3 = address.filter(|_| others == [Kind::Http3]);
+        let expected = http3.map_or(String::new(), |http3| format!("h3=\":{}\"; ma=86400", http3.port()));
+        let expected = &*expected;
+        over_both(&door, |mut browser, version| async move {
+            let other = request(Method::GET, "/other", "", Vec::new());
+            for request in [get(&query(1)), post(query(2)), other] {
+                let page = browser.fetch(request).await.unwrap();
+                assert_eq!(page.header("alt-svc"), expected, "{version}");
+            }
+        });
+    }
+}
+
+#[test]
+fn http3_is_not_named_behind_a_proxy() {
+    let proxies = ["127.0.0.0/8".parse().unwrap()].into();
+    let setup = Setup { limits: few(), proxies, ..Setup::default() };
+    let door = Door::beside(Kind::Https, &[Kind::Http3], setup, wire::respond);
+    let mut stream = tcp(door.world.address());
+    stream.write_all(b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0").unwrap(); // for itself
+    let mut stream = tls_over(stream, &door.client);
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+    let mut response = String::new();
+    let _ = stream.read_to_string(&mut response);
+    assert!(response.starts_with("HTTP/1.1 404") && !response.contains("alt-svc"), "{response}");
+}
+
+#[test]
 fn what_is_no_query_gets_its_status() {
     let door = door(few(), wire::respond);
     let dns = "application/dns-message";
@@ -191,7 +223,7 @@ fn head_tells_the_length_without_the_body() {
 
 #[test]
 fn a_panic_over_https_is_servfail_and_the_connection_goes_on() {
-    let door = door(few(), afraid_of_odd_ids);
+    let door = door(few(), AFRAID_OF_ODD_IDS);
     over_both(&door, |mut browser, version| async move {
         for number in 0..6 {
             let page = browser.fetch(get(&query(number))).await.unwrap();

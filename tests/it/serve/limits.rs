@@ -1,6 +1,8 @@
 //! Cases A22 and A24: split and pipelined messages, and hoarders, over TCP and
 //! within TLS alike.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use super::encrypted::{Door, Talk, doors};
 use super::*;
 
@@ -153,5 +155,47 @@ fn at_the_cap_the_network_that_has_most_pays() {
         ask_over(&mut newcomer, 1);
         assert_eq!(read(&mut many[0]), None, "{:?}", door.kind);
         ask_over(&mut single, 2); // though it has been idle for longer
+    }
+}
+
+/// Opens connections from this subnet and resets them, until told to end.
+fn flood(subnet: u8, to: SocketAddr, end: &AtomicBool) {
+    while !end.load(Relaxed) {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::from(([127, 0, subnet, 1], 0)).into()).unwrap();
+        socket.set_linger(Some(Duration::ZERO)).unwrap();
+        let _ = socket.connect(&to.into());
+    }
+}
+
+/// Ends the floods, however a test ends.
+struct AtTheEnd<'a>(&'a AtomicBool);
+
+impl Drop for AtTheEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+#[test]
+fn a24_a_newcomer_is_answered_while_its_own_network_opens_and_resets_connections() {
+    for door in doors(&few(), wire::respond) {
+        let end = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let _at_the_end = AtTheEnd(&end);
+            for _ in 0..3 {
+                scope.spawn(|| flood(3, door.world.address(), &end));
+            }
+            let accepted = || door.world.counters().accepted;
+            until("the flood is there", || accepted() > 100);
+            let (mut asked, mut lost) = (0, 0);
+            while accepted() < 5_000 {
+                let mut stream = door.connect_from(3);
+                asked += 1;
+                let sent = stream.write_all(&framed(asked)).and_then(|()| stream.flush());
+                lost += u16::from(sent.is_err() || read(&mut stream).is_none());
+            }
+            assert_eq!(lost, 0, "{:?}: of {asked}", door.kind);
+        });
     }
 }

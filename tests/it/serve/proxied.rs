@@ -6,10 +6,9 @@ use super::*;
 static SEEN: Mutex<Vec<(u16, IpAddr)>> = Mutex::new(Vec::new());
 
 /// Notes who asked.
-fn noting(snapshot: &Snapshot, service: &Service, query: &[u8], client: Client, out: &mut [u8]) -> Replied {
+const NOTING: Respond = after!(|query, client| {
     SEEN.lock().unwrap().push((u16::from_be_bytes([query[0], query[1]]), client.address));
-    wire::respond(snapshot, service, query, client, out)
-}
+});
 
 fn who_asked(number: u16) -> IpAddr {
     SEEN.lock().unwrap().iter().find(|(seen, _)| *seen == number).unwrap().1
@@ -35,7 +34,7 @@ fn header(client: Option<IpAddr>) -> Vec<u8> {
 /// Takes headers from 127.0.5.0/24.
 fn door(kind: Kind, limits: Limits) -> Door {
     let proxies = ["127.0.5.0/24".parse().unwrap()].into();
-    Door::with(kind, Setup { limits, proxies, ..Setup::default() }, noting)
+    Door::with(kind, Setup { limits, proxies, ..Setup::default() }, NOTING)
 }
 
 #[test]
