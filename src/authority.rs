@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! model ─┐
-//!        ├─► compile ─► Snapshot { names, serials, balancers } ─► find(name) ─► node
+//!        ├─► compile ─► Snapshot { names, serials, balancers, members } ─► find(name) ─► node
 //! health ┘
 //! ```
 //!
@@ -11,10 +11,12 @@
 //! names and records.
 
 mod compile;
+mod members;
 mod names;
 
 pub use crate::rdata::rtype;
 pub use compile::{
     Balancer, BalancerState, BalancerStatus, Compiler, InUse, Prepared, Recompiled, Snapshot, Traffic,
 };
+pub use members::Members;
 pub use names::{Found, Key, Names, Node, RECORD_HEAD, Rrset, ZoneInfo};

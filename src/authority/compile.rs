@@ -1,15 +1,17 @@
 //! From the model and what health holds of it to a snapshot.
 //!
-//! A verdict rebuilds only the pool it touches and the load balancers that
-//! use it; everything else is shared with the snapshot before.
+//! A verdict rebuilds only the pool it touches and what uses it, load balancers
+//! and RRsets that follow health; everything else is shared with the snapshot
+//! before.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::Names;
+use super::members::{Following, Members};
 use super::names::nested_apexes;
+use super::{Names, Rrset};
 use crate::health::{PoolHealth, Standing, Table};
 use crate::model::{LoadBalancer, Model, Moves, Name, PoolId, SteeringPolicy, Weight, WhenUnavailable, Zone};
 use crate::moment::Moment;
@@ -22,6 +24,18 @@ pub struct Snapshot {
     /// Of each zone's SOA.
     pub serials: Box<[u32]>,
     pub balancers: Box<[Arc<Balancer>]>,
+    /// Of each RRset that follows health those of its records that are in.
+    pub members: Box<[Arc<Members>]>,
+}
+
+impl Snapshot {
+    /// An RRset as it is answered now.
+    pub fn now<'a>(&'a self, set: Rrset<'a>) -> Rrset<'a> {
+        match set.follower {
+            Some(number) => self.members[number as usize].of(set),
+            None => set,
+        }
+    }
 }
 
 /// A configuration with its names laid out. That is the part of compiling that
@@ -124,6 +138,8 @@ pub struct Compiler {
     due: BTreeSet<(Moment, usize)>,
     /// Those of them that use other pools than they did.
     moved: BTreeSet<usize>,
+    /// RRsets whose members follow health.
+    following: Following,
 }
 
 /// A load balancer that doesn't move traffic at once.
@@ -177,6 +193,7 @@ impl Compiler {
             }
         }
         zone_starts.push(places.len());
+        let following = Following::new(&model, table, now);
         let mut compiler = Compiler {
             model: Arc::clone(&model),
             names,
@@ -191,6 +208,7 @@ impl Compiler {
             delayed,
             due: BTreeSet::new(),
             moved: BTreeSet::new(),
+            following,
         };
         for number in 0..compiler.places.len() {
             compiler.look(number, now);
@@ -203,6 +221,13 @@ impl Compiler {
 
     /// Takes in that some endpoint in `pool` stands differently.
     pub fn refresh(&mut self, pool: PoolId, table: &Table, now: Moment) -> Recompiled {
+        let mut changes = self.refresh_balancers(pool, table, now);
+        // one endpoint may matter to them where the pool as a whole offers the same
+        changes.zones.extend(self.following.refresh(&self.model, pool, table, now));
+        changes
+    }
+
+    fn refresh_balancers(&mut self, pool: PoolId, table: &Table, now: Moment) -> Recompiled {
         let place = pool.0 as usize;
         let mut changes = Recompiled::default();
         let health = table.pool(pool, now);
@@ -348,6 +373,7 @@ impl Compiler {
             names: Arc::clone(&self.names),
             serials: serials.into(),
             balancers: self.balancers[..].into(),
+            members: self.following.members().into(),
         }
     }
 
@@ -383,7 +409,7 @@ impl Compiler {
             zone.load_balancers.iter().map(|balancer| (balancer.name.clone(), balancer.enabled)).collect()
         };
         here.soa == there.soa
-            && here.records == there.records
+            && self.following.answer_alike((here, zone), &other.following, (there, its_zone))
             && names(here) == names(there)
             && self.nested.get(&here.apex) == other.nested.get(&there.apex)
             && self.balancers_of(zone) == other.balancers_of(its_zone)
