@@ -13,7 +13,9 @@ use super::members::{Following, Members};
 use super::names::nested_apexes;
 use super::{Names, Rrset};
 use crate::health::{PoolHealth, Standing, Table};
-use crate::model::{LoadBalancer, Model, Moves, Name, PoolId, SteeringPolicy, Weight, WhenUnavailable, Zone};
+use crate::model::{
+    LoadBalancer, Model, Moves, Name, PoolId, RecordSet, SteeringPolicy, Weight, WhenUnavailable, Zone,
+};
 use crate::moment::Moment;
 use crate::steering::{Candidates, Choice, Hold, PoolOffer, offer};
 
@@ -400,6 +402,12 @@ impl Compiler {
     /// One load balancer and its status.
     pub fn balancer(&self, number: usize) -> (&LoadBalancer, &BalancerStatus) {
         (self.load_balancer(number), &self.statuses[number])
+    }
+
+    /// The RRsets that follow health, with what of each is in.
+    pub fn following(&self) -> impl Iterator<Item = (&RecordSet, &Members)> {
+        let all = self.following.all();
+        all.map(|((zone, place), members)| (&self.model.zones[zone].records[place], members))
     }
 
     /// Whether all answers of a zone are those that `other` gave for it.

@@ -32,6 +32,11 @@ impl Members {
         Members { records: records.into(), count }
     }
 
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        usize::from(self.count)
+    }
+
     /// `set` with these records alone.
     pub fn of<'a>(&'a self, set: Rrset<'a>) -> Rrset<'a> {
         Rrset { count: self.count, records: &self.records, ..set }
@@ -88,6 +93,11 @@ impl Following {
         zones
     }
 
+    /// Each with its zone, its place there, and what of it is in.
+    pub(super) fn all(&self) -> impl Iterator<Item = ((usize, usize), &Members)> {
+        self.places.iter().copied().zip(self.members.iter().map(|members| &**members))
+    }
+
     /// What of each is in.
     pub(super) fn members(&self) -> &[Arc<Members>] {
         &self.members
@@ -108,8 +118,7 @@ impl Following {
                 if mine.is_none() && theirs.is_none() {
                     return set.says_the_same(its_set);
                 }
-                set.owner == its_set.owner
-                    && *self.answered(set, mine) == *other.answered(its_set, theirs)
+                set.owner == its_set.owner && *self.answered(set, mine) == *other.answered(its_set, theirs)
             })
     }
 

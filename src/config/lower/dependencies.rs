@@ -80,7 +80,11 @@ impl Lower<'_> {
             Tree::List(items) => &items[..],
             Tree::Null | Tree::Single(_) => std::slice::from_ref(branch),
             Tree::Map(_) => {
-                self.wrong_tree(branch, "one name or a list", "write for example `mail/mx1`, or `[mail/mx1, db]`");
+                self.wrong_tree(
+                    branch,
+                    "one name or a list",
+                    "write for example `mail/mx1`, or `[mail/mx1, db]`",
+                );
                 return Vec::new();
             }
         };

@@ -279,7 +279,9 @@ impl Lower<'_> {
         let kind = ProblemKind::CannotFollow { rtype: type_name(rtype).into() };
         let types = FOLLOWING.map(|rtype| type_name(rtype).into_owned()).join(", ");
         let help = match rtype {
-            A | AAAA | CNAME => "take it away, or write a load balancer, whose addresses follow health".into(),
+            A | AAAA | CNAME => {
+                "take it away, or write a load balancer, whose addresses follow health".into()
+            }
             _ => format!("take it away; values of these types can: {types}"),
         };
         self.gather.refuse(Spot::Key(branch.place), kind, Some(help));
