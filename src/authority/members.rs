@@ -37,6 +37,12 @@ impl Members {
         usize::from(self.count)
     }
 
+    /// The RDATA of each.
+    pub fn rdata(&self) -> impl Iterator<Item = &[u8]> {
+        let all = Rrset { rtype: 0, count: self.count, open: false, follower: None, records: &self.records };
+        all.rdata()
+    }
+
     /// `set` with these records alone.
     pub fn of<'a>(&'a self, set: Rrset<'a>) -> Rrset<'a> {
         Rrset { count: self.count, records: &self.records, ..set }

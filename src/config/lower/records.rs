@@ -34,11 +34,14 @@ pub const PROVIDER_TYPES: [(&str, &str); 3] = [
 /// The types of whose members clients choose some, so that one may be left out.
 const FOLLOWING: [u16; 6] = [MX, SRV, NAPTR, URI, SVCB, HTTPS];
 
+/// RDATA, and where each stands.
+type Values = Vec<(Box<[u8]>, Place)>;
+
 /// An RRset in the making.
 pub(super) struct Set {
     pub place: Place,
     pub ttl: u32,
-    pub values: Vec<(Box<[u8]>, Place)>,
+    pub values: Values,
     /// What each value depends on; empty where none does on anything.
     pub depends_on: Vec<Vec<Dependency>>,
 }
@@ -211,7 +214,7 @@ impl Lower<'_> {
         place: Place,
         apex: &Name,
         pools: &Definitions<'_, shape::Pool>,
-    ) -> (Vec<(Box<[u8]>, Place)>, Vec<Vec<Dependency>>) {
+    ) -> (Values, Vec<Vec<Dependency>>) {
         if let (Some(one), Some(several)) = (record.value.place(), record.values.place()) {
             self.gather.refuse_with(
                 Spot::Key(several),
@@ -242,7 +245,7 @@ impl Lower<'_> {
             _ => &[],
         };
         let single = std::iter::once(&record.value).filter(|field| !field.is_absent());
-        let mut values: Vec<(Box<[u8]>, Place)> = Vec::new();
+        let mut values = Values::new();
         let mut depends_on = Vec::new();
         let mut seen: HashMap<Box<[u8]>, Place> = HashMap::new();
         for field in single.chain(several) {
