@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! model ─┐
-//!        ├─► compile ─► Snapshot { names, serials, balancers } ─► find(name) ─► node
+//!        ├─► compile ─► Snapshot { names, serials, balancers, members } ─► find(name) ─► node
 //! health ┘
 //! ```
 //!
@@ -11,6 +11,7 @@
 //! names and records.
 
 mod compile;
+mod members;
 mod names;
 
 pub use crate::rdata::rtype;
@@ -18,4 +19,5 @@ pub use compile::{
     Balancer, BalancerState, BalancerStatus, Compiler, InUse, Prepared, Recompiled, Snapshot, Traffic,
     whole_seconds,
 };
+pub use members::Members;
 pub use names::{Found, Key, Names, Node, RECORD_HEAD, Rrset, ZoneInfo};

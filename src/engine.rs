@@ -16,7 +16,7 @@ use std::time::Duration;
 
 pub use cause::{Cause, TakenBack};
 pub use hosts::{HostMemory, Hosts, Known, Lookup};
-pub use status::{BalancerView, EndpointView, PoolView, Status, TestView, VantageView};
+pub use status::{BalancerView, EndpointView, PoolView, RecordsView, Status, TestView, VantageView};
 
 use crate::authority::{
     BalancerState, BalancerStatus, Compiler, InUse, Prepared, Recompiled, Snapshot, Traffic,

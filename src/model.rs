@@ -252,6 +252,22 @@ pub struct RecordSet {
     pub ttl: u32,
     /// RDATA in wire form, without compression.
     pub rdata: Vec<Box<[u8]>>,
+    /// What each of these needs in order to be answered, in the same order;
+    /// empty where nothing follows health.
+    pub depends_on: Vec<Vec<Dependency>>,
+}
+
+impl RecordSet {
+    /// Whether what is answered of it follows health.
+    pub fn follows(&self) -> bool {
+        !self.depends_on.is_empty()
+    }
+
+    /// Whether it says the same, whatever it depends on.
+    pub fn says_the_same(&self, other: &RecordSet) -> bool {
+        (&self.owner, self.rtype, self.ttl, &self.rdata)
+            == (&other.owner, other.rtype, other.ttl, &other.rdata)
+    }
 }
 
 /// A name answered by steering.

@@ -249,6 +249,7 @@ fn status(engine: &Engine, of: Option<&str>, now: Moment) -> Result<(engine::Sta
     status.balancers.retain(|balancer| {
         balancer.default_pools.contains(&shown.name) || balancer.serving.contains(&shown.name)
     });
+    status.records.retain(|records| records.depends_on.iter().any(|needed| needed.pool == pool));
     status.pools = vec![shown];
     let mut whys = Whys::of(engine, &status);
     whys.keep_unresolved(scope.endpoint.as_deref());

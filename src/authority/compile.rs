@@ -1,7 +1,8 @@
 //! From the model and what health holds of it to a snapshot.
 //!
-//! A verdict rebuilds only the pool it touches and the load balancers that
-//! use it; everything else is shared with the snapshot before.
+//! A verdict rebuilds only the pool it touches and what uses it, load balancers
+//! and RRsets that follow health; everything else is shared with the snapshot
+//! before.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -9,11 +10,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Names;
+use super::members::{Following, Members};
 use super::names::nested_apexes;
+use super::{Names, Rrset};
 use crate::health::{PoolHealth, Standing, Table};
 use crate::model::{
-    LoadBalancer, Model, Moves, Name, PoolId, SteeringPolicy, TtlPolicy, Weight, WhenUnavailable, Zone,
+    LoadBalancer, Model, Moves, Name, PoolId, RecordSet, SteeringPolicy, TtlPolicy, Weight, WhenUnavailable,
+    Zone,
 };
 use crate::moment::Moment;
 use crate::steering::{Candidates, Choice, Hold, PoolOffer, offer};
@@ -25,6 +28,18 @@ pub struct Snapshot {
     /// Of each zone's SOA.
     pub serials: Box<[u32]>,
     pub balancers: Box<[Arc<Balancer>]>,
+    /// Of each RRset that follows health those of its records that are in.
+    pub members: Box<[Arc<Members>]>,
+}
+
+impl Snapshot {
+    /// An RRset as it is answered now.
+    pub fn now<'a>(&'a self, set: Rrset<'a>) -> Rrset<'a> {
+        match set.follower {
+            Some(number) => self.members[number as usize].of(set),
+            None => set,
+        }
+    }
 }
 
 /// A configuration with its names laid out. That is the part of compiling that
@@ -132,6 +147,8 @@ pub struct Compiler {
     due: BTreeSet<(Moment, usize)>,
     /// Those of them that use other pools than they did.
     moved: BTreeSet<usize>,
+    /// RRsets whose members follow health.
+    following: Following,
 }
 
 /// A load balancer that doesn't move traffic at once.
@@ -199,6 +216,7 @@ impl Compiler {
             }
         }
         zone_starts.push(places.len());
+        let following = Following::new(&model, table, now);
         let mut compiler = Compiler {
             model: Arc::clone(&model),
             names,
@@ -215,6 +233,7 @@ impl Compiler {
             delayed,
             due: BTreeSet::new(),
             moved: BTreeSet::new(),
+            following,
         };
         for number in 0..compiler.places.len() {
             compiler.look(number, now);
@@ -227,6 +246,13 @@ impl Compiler {
 
     /// Takes in that some endpoint in `pool` stands differently.
     pub fn refresh(&mut self, pool: PoolId, table: &Table, now: Moment) -> Recompiled {
+        let mut changes = self.refresh_balancers(pool, table, now);
+        // one endpoint may matter to them where the pool as a whole offers the same
+        changes.zones.extend(self.following.refresh(&self.model, pool, table, now));
+        changes
+    }
+
+    fn refresh_balancers(&mut self, pool: PoolId, table: &Table, now: Moment) -> Recompiled {
         let place = pool.0 as usize;
         let mut changes = Recompiled::default();
         let health = table.pool(pool, now);
@@ -400,6 +426,7 @@ impl Compiler {
             names: Arc::clone(&self.names),
             serials: serials.into(),
             balancers: self.balancers[..].into(),
+            members: self.following.members().into(),
         }
     }
 
@@ -428,6 +455,12 @@ impl Compiler {
         (self.load_balancer(number), &self.statuses[number])
     }
 
+    /// The RRsets that follow health, with what of each is in.
+    pub fn following(&self) -> impl Iterator<Item = (&RecordSet, &Members)> {
+        let all = self.following.all();
+        all.map(|((zone, place), members)| (&self.model.zones[zone].records[place], members))
+    }
+
     /// Whether all answers of a zone are those that `other` gave for it.
     pub fn answers_alike(&self, zone: usize, other: &Compiler, its_zone: usize) -> bool {
         let (here, there) = (&self.model.zones[zone], &other.model.zones[its_zone]);
@@ -435,7 +468,7 @@ impl Compiler {
             zone.load_balancers.iter().map(|balancer| (balancer.name.clone(), balancer.enabled)).collect()
         };
         here.soa == there.soa
-            && here.records == there.records
+            && self.following.answer_alike((here, zone), &other.following, (there, its_zone))
             && names(here) == names(there)
             && self.nested.get(&here.apex) == other.nested.get(&there.apex)
             && self.balancers_of(zone) == other.balancers_of(its_zone)

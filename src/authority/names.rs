@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use crate::model::{Model, Name, RecordSet};
 use crate::rdata::{is_open_hint, rtype, service_params};
 
-/// Stands for "no such node" and "no load balancer".
+/// Stands for "no such node", "no load balancer" and "follows nothing".
 const NONE: u32 = u32::MAX;
 
 /// Octets of a record before its RDATA when the owner is a pointer.
@@ -44,6 +44,8 @@ struct Set {
     rtype: u16,
     /// Hints of addresses are left open in it.
     open: bool,
+    /// Its number among those whose members follow health.
+    follower: u32,
 }
 
 /// What answering needs to know of a zone.
@@ -93,6 +95,9 @@ pub struct Rrset<'a> {
     /// Some SVCB or HTTPS record leaves hints of addresses open, which follow
     /// the load balancer of its name.
     pub open: bool,
+    /// Its number among those whose members follow health: then these records
+    /// are all that it may have, and [`super::Snapshot::now`] has those that are in.
+    pub follower: Option<u32>,
     /// The records one after the other, owner a pointer to offset 12.
     pub records: &'a [u8],
 }
@@ -320,7 +325,8 @@ impl Names {
 
     fn rrset(&self, set: &Set) -> Rrset<'_> {
         let records = &self.arena[set.records as usize..][..set.length as usize];
-        Rrset { rtype: set.rtype, count: set.count, open: set.open, records }
+        let follower = (set.follower != NONE).then_some(set.follower);
+        Rrset { rtype: set.rtype, count: set.count, open: set.open, follower, records }
     }
 
     fn cut_of(&self, node: &Node) -> Option<&Node> {
@@ -350,17 +356,20 @@ impl Names {
 /// What stands at one name while the table is built.
 #[derive(Default)]
 struct Site<'a> {
-    sets: Vec<&'a RecordSet>,
+    /// Each with its number among those whose members follow health.
+    sets: Vec<(&'a RecordSet, u32)>,
     balancer: Option<u32>,
 }
 
 impl Names {
     /// Lays out all names of the model. Load balancers get the numbers they
-    /// have when all zones' are counted through in order; a disabled one is
-    /// left out, and its ordinary records show.
+    /// have when all zones' are counted through in order, and so do RRsets whose
+    /// members follow health; a disabled load balancer is left out, and its
+    /// ordinary records show.
     pub fn compile(model: &Model) -> Names {
         let mut names = Layout::default();
         let mut first_balancer = 0;
+        let mut followers = 0..;
         let apexes: HashSet<&[u8]> = model.zones.iter().map(|zone| zone.apex.wire()).collect();
         let nested = nested_apexes(model);
         for (zone, number) in model.zones.iter().zip(0..) {
@@ -372,14 +381,18 @@ impl Names {
             };
             let mut sites: BTreeMap<Name, Site> = BTreeMap::new();
             sites.entry(zone.apex.clone()).or_default();
-            for set in zone.records.iter().filter(|set| ours(&set.owner)) {
-                sites.entry(set.owner.clone()).or_default().sets.push(set);
+            for set in &zone.records {
+                let follower = if set.follows() { followers.next() } else { None };
+                if ours(&set.owner) {
+                    let site = sites.entry(set.owner.clone()).or_default();
+                    site.sets.push((set, follower.unwrap_or(NONE)));
+                }
             }
             for (balancer, place) in zone.load_balancers.iter().zip(first_balancer..) {
                 if balancer.enabled && ours(&balancer.name) {
                     let site = sites.entry(balancer.name.clone()).or_default();
                     site.balancer = Some(place);
-                    site.sets.retain(|set| ![rtype::A, rtype::AAAA, rtype::CNAME].contains(&set.rtype));
+                    site.sets.retain(|(set, _)| ![rtype::A, rtype::AAAA, rtype::CNAME].contains(&set.rtype));
                 }
             }
             first_balancer += zone.load_balancers.len() as u32;
@@ -419,6 +432,17 @@ pub fn nested_apexes(model: &Model) -> HashMap<Name, Vec<Name>> {
     nested
 }
 
+/// Adds one record of `set` as answers have it, its owner a pointer to the
+/// question.
+pub fn add_record(records: &mut Vec<u8>, set: &RecordSet, rdata: &[u8]) {
+    records.extend_from_slice(&[0xc0, 12]);
+    records.extend_from_slice(&set.rtype.to_be_bytes());
+    records.extend_from_slice(&[0, 1]);
+    records.extend_from_slice(&set.ttl.to_be_bytes());
+    records.extend_from_slice(&(rdata.len() as u16).to_be_bytes());
+    records.extend_from_slice(rdata);
+}
+
 /// The growing table.
 #[derive(Default)]
 struct Layout {
@@ -435,9 +459,9 @@ impl Layout {
         let mut numbers: HashMap<Name, u32> = HashMap::with_capacity(sites.len());
         for (name, mut site) in sites {
             let sets = self.sets.len() as u32;
-            site.sets.sort_by_key(|set| set.rtype);
-            for set in &site.sets {
-                self.add_set(set);
+            site.sets.sort_by_key(|(set, _)| set.rtype);
+            for (set, follower) in &site.sets {
+                self.add_set(set, *follower);
             }
             numbers.insert(name.clone(), self.nodes.len() as u32);
             let node = Node {
@@ -445,7 +469,7 @@ impl Layout {
                 name_length: name.wire().len() as u8,
                 sets,
                 sets_count: u8::try_from(site.sets.len()).expect("fewer than 256 types at a name"),
-                dname: site.sets.iter().any(|set| set.rtype == rtype::DNAME),
+                dname: site.sets.iter().any(|(set, _)| set.rtype == rtype::DNAME),
                 zone: number,
                 balancer: site.balancer.unwrap_or(NONE),
                 wildcard: NONE,
@@ -495,7 +519,7 @@ impl Layout {
         let (sets, name) = (self.sets.len(), self.arena.len());
         for set in &parent.records {
             if set.rtype == rtype::DS && set.owner == *apex {
-                self.add_set(set);
+                self.add_set(set, NONE);
             }
         }
         self.arena.extend_from_slice(apex.wire());
@@ -513,15 +537,10 @@ impl Layout {
         self.parent_sides.insert(apex.clone(), node);
     }
 
-    fn add_set(&mut self, set: &RecordSet) {
+    fn add_set(&mut self, set: &RecordSet, follower: u32) {
         let start = self.arena.len();
         for rdata in &set.rdata {
-            self.arena.extend_from_slice(&[0xc0, 12]);
-            self.arena.extend_from_slice(&set.rtype.to_be_bytes());
-            self.arena.extend_from_slice(&[0, 1]);
-            self.arena.extend_from_slice(&set.ttl.to_be_bytes());
-            self.arena.extend_from_slice(&(rdata.len() as u16).to_be_bytes());
-            self.arena.extend_from_slice(rdata);
+            add_record(&mut self.arena, set, rdata);
         }
         self.sets.push(Set {
             records: start as u32,
@@ -533,6 +552,7 @@ impl Layout {
                     .rdata
                     .iter()
                     .any(|rdata| service_params(rdata).any(|(key, value)| is_open_hint(key, value))),
+            follower,
         });
     }
 

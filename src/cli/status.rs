@@ -3,7 +3,9 @@
 use super::Style;
 use super::probe::evidence;
 use super::table::{Cell, Colour, paint, table};
-use crate::control::view::{Balancer, Endpoint, Kept, Override, Pool, Sighting, Status, Test, Unresolved};
+use crate::control::view::{
+    Balancer, Endpoint, Kept, Override, Pool, Records, Sighting, Status, Test, Unresolved,
+};
 
 /// Tables of everything; with `detail` everything about the only endpoint.
 pub fn text(status: &Status, detail: bool, style: Style) -> String {
@@ -16,6 +18,9 @@ pub fn text(status: &Status, detail: bool, style: Style) -> String {
     let mut parts = Vec::new();
     if !status.load_balancers.is_empty() {
         parts.push(balancers(status, style));
+    }
+    if !status.records.is_empty() {
+        parts.push(records(status, style));
     }
     if !status.pools.is_empty() {
         parts.push(pools(status, style));
@@ -55,6 +60,26 @@ fn balancers(status: &Status, style: Style) -> String {
     };
     let rows: Vec<_> = status.load_balancers.iter().map(row).collect();
     table(&["LOAD BALANCER", "STATE", "SINCE", "ANSWERS FROM", "WHY"], &rows, style.colours, style.columns)
+}
+
+fn records(status: &Status, style: Style) -> String {
+    let row = |records: &Records| {
+        let all = records.answered == records.members && !records.at_fallback;
+        let answered = format!("{} of {}", records.answered, records.members);
+        let word = if records.at_fallback { "none has what it needs; " } else { "" };
+        let colour = match (all, records.at_fallback) {
+            (true, _) => Colour::Good,
+            (false, false) => Colour::Doubtful,
+            (false, true) => Colour::Bad,
+        };
+        vec![
+            Cell::plain(format!("{} {}", records.name, records.rtype)),
+            Cell::new(answered, colour),
+            Cell::plain(format!("{word}{}", records.why.join("; "))),
+        ]
+    };
+    let rows: Vec<_> = status.records.iter().map(row).collect();
+    table(&["RECORDS", "ANSWERED", "WHY"], &rows, style.colours, style.columns)
 }
 
 fn pools(status: &Status, style: Style) -> String {
@@ -387,6 +412,7 @@ mod tests {
             version: "0".into(),
             pid: 1,
             load_balancers: vec![www],
+            records: Vec::new(),
             pools: vec![eu],
             vantages: Vec::new(),
             probes: Probes { started: 1, late: 0, skipped: 0 },
@@ -427,6 +453,33 @@ eu/eu-3   192.0.2.10  healthy    no: draining  07:40:11  drain by alice: new ker
         let text = text(&status, false, Style::default());
         assert!(text.contains("eu            us is critical\n"), "{text}");
         assert!(text.contains("maintenance: new roof (until"), "{text}");
+    }
+
+    #[test]
+    fn records_that_follow_health_have_a_table() {
+        let mut status = sample();
+        let mx = |name: &str, answered, at_fallback, why: &[&str]| Records {
+            name: name.into(),
+            rtype: "MX".into(),
+            members: 2,
+            answered,
+            at_fallback,
+            why: why.iter().map(|why| (*why).to_owned()).collect(),
+        };
+        status.records = vec![
+            mx("example.com.", 2, false, &[]),
+            mx("one.example.com.", 1, false, &["needs eu/eu-2, which is unhealthy"]),
+            mx("none.example.com.", 2, true, &["needs us, which is critical"]),
+        ];
+        let text = text(&status, false, Style::default());
+        let table = "\
+RECORDS               ANSWERED  WHY
+example.com. MX       2 of 2
+one.example.com. MX   1 of 2    needs eu/eu-2, which is unhealthy
+none.example.com. MX  2 of 2    none has what it needs; needs us, which is critical
+
+POOL";
+        assert!(text.contains(table), "{text}");
     }
 
     #[test]

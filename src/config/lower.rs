@@ -678,7 +678,9 @@ fn used_pools(model: &Model) -> BTreeSet<u32> {
         let ends = pool.endpoints.iter().chain(hosts).flat_map(|endpoint| &endpoint.depends_on);
         pool.depends_on.iter().chain(ends).map(|needed| needed.pool)
     });
-    listed.chain(fallbacks).chain(canaries).chain(needed).map(|pool| pool.0).collect()
+    let sets = model.zones.iter().flat_map(|zone| &zone.records);
+    let followed = sets.flat_map(|set| &set.depends_on).flatten().map(|needed| needed.pool);
+    listed.chain(fallbacks).chain(canaries).chain(needed).chain(followed).map(|pool| pool.0).collect()
 }
 
 fn members(model: &Model) -> impl Iterator<Item = &Member> {

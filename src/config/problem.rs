@@ -233,6 +233,7 @@ kinds! {
     record_type: RecordType { rtype: String } => "records of type `{rtype}` are not supported by this version";
     provider_type: ProviderType { rtype: String } => "`{rtype}` is not a DNS record type, some DNS providers act on it";
     not_rdata: NotRdata { value: String, rtype: String, why: String } => "`{value}` in a record of type {rtype}: {why}";
+    cannot_follow: CannotFollow { rtype: String } => "a value of type {rtype} can't depend on anything: it is always answered";
     several_values: SeveralValues { rtype: String, count: usize } => "a {rtype} has one value, these are {count}";
     rrset_too_large: RrsetTooLarge { owner: String, rtype: String, octets: usize, limit: usize } => "the {rtype} records of {owner} take {octets} octets of one answer, and at most {limit} fit";
     same_type_twice: SameTypeTwice { owner: String, rtype: String } => "{owner} has its {rtype} records in two places";

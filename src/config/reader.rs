@@ -78,7 +78,7 @@ pub enum SingleOrMap<T> {
 }
 
 /// A value of any shape, each part of it with its place.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Tree {
     Null,
     Single(Scalar),
@@ -87,7 +87,7 @@ pub enum Tree {
 }
 
 /// A part of a [`Tree`].
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Branch {
     pub place: Place,
     pub tree: Tree,

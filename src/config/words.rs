@@ -114,6 +114,7 @@ static RECORD: Words = Words {
         ("dynamic", later("describe pools and a load balancer instead")),
         ("geo", later("describe pools and a load balancer instead")),
         ("healthcheck", later("describe pools and a load balancer instead")),
+        ("depends_on", elsewhere("write it into each value that depends on something")),
     ],
     ..NONE
 };

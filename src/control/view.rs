@@ -11,6 +11,7 @@ use crate::health::{self, AgentWish, Fitness, Outcome, PoolState, ProbeResult, P
 use crate::model::Weight;
 use crate::moment;
 use crate::moment::Moment;
+use crate::rdata::type_name;
 
 /// Everything, or what was asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,6 +20,9 @@ pub struct Status {
     pub version: String,
     pub pid: u32,
     pub load_balancers: Vec<Balancer>,
+    /// Records whose members follow health.
+    #[serde(default)]
+    pub records: Vec<Records>,
     pub pools: Vec<Pool>,
     pub vantages: Vec<Vantage>,
     pub probes: Probes,
@@ -54,6 +58,21 @@ pub struct Balancer {
     pub since: String,
     /// Why it isn't healthy, and what it waits for.
     #[serde(default)]
+    pub why: Vec<String>,
+}
+
+/// The records of one name and type whose members follow health.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Records {
+    pub name: String,
+    #[serde(rename = "type")]
+    pub rtype: String,
+    pub members: usize,
+    /// How many of them are answered.
+    pub answered: usize,
+    /// No member has what it needs.
+    pub at_fallback: bool,
+    /// What the others need that isn't there.
     pub why: Vec<String>,
 }
 
@@ -270,6 +289,7 @@ impl From<engine::Status> for Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             load_balancers: status.balancers.into_iter().map(Balancer::from).collect(),
+            records: status.records.into_iter().map(Records::from).collect(),
             pools: status.pools.into_iter().map(|pool| Pool::of(pool, status.at)).collect(),
             vantages: status.vantages.into_iter().map(vantage).collect(),
             probes: Probes {
@@ -292,6 +312,19 @@ impl From<engine::BalancerView> for Balancer {
             at_fallback: held.fallback,
             default_pools: texts(&held.default_pools),
             since: time(held.since),
+            why: Vec::new(),
+        }
+    }
+}
+
+impl From<engine::RecordsView> for Records {
+    fn from(held: engine::RecordsView) -> Records {
+        Records {
+            name: held.owner.to_string(),
+            rtype: type_name(held.rtype).into_owned(),
+            members: held.members,
+            answered: held.answered,
+            at_fallback: held.fallback,
             why: Vec::new(),
         }
     }

@@ -4,11 +4,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::{Cause, Change, Engine, serving};
-use crate::authority::{BalancerState, Traffic};
+use crate::authority::{BalancerState, Members, Traffic};
 use crate::health::{
     Override, PoolHealth, Reason, ScheduleCounters, Sighting, Slot, Standing, Target, Verdict,
 };
-use crate::model::{Name, PoolId, Scope, VantageId, Weight};
+use crate::model::{Dependency, Name, PoolId, RecordSet, Scope, VantageId, Weight};
 use crate::moment::Moment;
 
 /// All load balancers, pools and vantages at one moment.
@@ -16,6 +16,8 @@ use crate::moment::Moment;
 pub struct Status {
     pub at: Moment,
     pub balancers: Vec<BalancerView>,
+    /// RRsets whose members follow health.
+    pub records: Vec<RecordsView>,
     pub pools: Vec<PoolView>,
     pub vantages: Vec<VantageView>,
     pub probes: ScheduleCounters,
@@ -33,6 +35,20 @@ pub struct BalancerView {
     pub fallback: bool,
     pub default_pools: Vec<Arc<str>>,
     pub since: Moment,
+}
+
+/// An RRset whose members follow health.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecordsView {
+    pub owner: Name,
+    pub rtype: u16,
+    /// How many members it has, and how many of them are answered.
+    pub members: usize,
+    pub answered: usize,
+    /// No member has what it needs.
+    pub fallback: bool,
+    /// What its members need, each once.
+    pub depends_on: Vec<Dependency>,
 }
 
 /// A pool and its endpoints.
@@ -163,10 +179,31 @@ impl Engine {
                     since: *since,
                 })
                 .collect(),
+            records: self.records_views(now),
             pools: Vec::new(),
             vantages: vantages.collect(),
             probes: self.counters(),
         }
+    }
+
+    fn records_views(&self, now: Moment) -> Vec<RecordsView> {
+        let view = |(set, members): (&RecordSet, &Members)| {
+            let mut depends_on: Vec<Dependency> = Vec::new();
+            for needed in set.depends_on.iter().flatten() {
+                if !depends_on.contains(needed) {
+                    depends_on.push(needed.clone());
+                }
+            }
+            RecordsView {
+                owner: set.owner.clone(),
+                rtype: set.rtype,
+                members: set.rdata.len(),
+                answered: members.count(),
+                fallback: !set.depends_on.iter().any(|needed| self.table.are_there(needed, now)),
+                depends_on,
+            }
+        };
+        self.compiler.following().map(view).collect()
     }
 
     /// One pool as it is held at `now`.

@@ -150,7 +150,8 @@ struct PoolRow {
     start_period: Duration,
     /// For how long after a report a vantage is taken to be reporting.
     patience: Duration,
-    /// The longest TTL under which its addresses are handed out.
+    /// The longest TTL under which its addresses are handed out, or records that
+    /// depend on it.
     longest_ttl: Duration,
     /// Until when answers of a former configuration may be kept.
     kept_until: Moment,

@@ -201,7 +201,8 @@ impl Drive {
         let held = self.engine.snapshot();
         let is_published = Arc::ptr_eq(&held.names, &self.published.names)
             && held.serials == self.published.serials
-            && held.balancers == self.published.balancers;
+            && held.balancers == self.published.balancers
+            && held.members == self.published.members;
         if is_published {
             self.behind_since = None;
             return Ok(());

@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Drive;
-use crate::authority::Snapshot;
+use crate::authority::{Members, Snapshot};
 use crate::engine::Change;
 use crate::health::{
     Action, AgentWish, Fitness, OutCause, PoolState, ProbeResult, Slot, Standing, TargetId, Verdict,
 };
 use crate::model::{
-    Combination, LoadBalancer, Model, Moves, Name, Pool, PoolId, Reach, Scope, SteeringPolicy, TtlPolicy,
-    VantageId, Weight, WhenUnavailable,
+    Combination, Dependency, LoadBalancer, Model, Moves, Name, Pool, PoolId, Reach, Scope, SteeringPolicy,
+    TtlPolicy, VantageId, Weight, WhenUnavailable,
 };
 use crate::moment::Moment;
 use crate::steering::{Chance, Choice};
@@ -40,6 +40,10 @@ struct Run {
     at: Moment,
 }
 
+/// What a zone's load balancers may answer with, and its records that follow
+/// health.
+type Answers = (Vec<BTreeSet<IpAddr>>, Vec<Arc<Members>>);
+
 /// What has been noted of a world.
 #[derive(Debug, Default)]
 pub struct Watch {
@@ -52,7 +56,7 @@ pub struct Watch {
     serials: BTreeMap<Name, u32>,
     /// Of each zone what its answers were when the serial last went up, and
     /// since when they are others.
-    answers: BTreeMap<Name, (Vec<BTreeSet<IpAddr>>, Option<Moment>)>,
+    answers: BTreeMap<Name, (Answers, Option<Moment>)>,
     /// Until when clients may have an address that is handed out no more.
     handed: HashMap<IpAddr, Moment>,
     /// The shortest that each pool ever waited for beyond that.
@@ -140,6 +144,7 @@ impl Watch {
         let is_new = self.seen.as_ref().is_none_or(|seen| !Arc::ptr_eq(seen, &published));
         if is_new && !drive.is_behind() {
             self.answers(drive, declared)?;
+            members(drive)?;
         }
         self.serials(drive, &published)?;
         if is_new {
@@ -323,9 +328,12 @@ impl Watch {
             return Ok(()); // a configuration that isn't published yet
         }
         let mut compiled = published.balancers.iter();
+        let mut members = published.members.iter();
         for (zone, serial) in model.zones.iter().zip(&published.serials) {
             let answers: Vec<BTreeSet<IpAddr>> =
                 compiled.by_ref().take(zone.load_balancers.len()).map(|held| carried(&held.ipv4)).collect();
+            let following = zone.records.iter().filter(|set| set.follows()).count();
+            let answers = (answers, members.by_ref().take(following).cloned().collect());
             let before = self.serials.insert(zone.apex.clone(), *serial);
             if before.is_some_and(|before| (serial.wrapping_sub(before) as i32) < 0) {
                 return Err(format!("the serial of {} went from {before:?} to {serial}", zone.apex));
@@ -370,6 +378,47 @@ fn longest_ttl(drive: &Drive, balancer: &LoadBalancer) -> u32 {
             Some((probed * due).as_secs().max(1) as u32)
         });
     left.min().map_or(balancer.ttl, |left| left.min(balancer.ttl))
+}
+
+/// Of records that follow health those are answered whose needs are met, and
+/// never none.
+fn members(drive: &Drive) -> Result<(), String> {
+    let (model, table, now) = (drive.engine.model(), drive.engine.table(), drive.now());
+    // whether it is there, and whether somebody took it out
+    let seen = |needed: &Dependency| {
+        let (pool, enabled) = (model.pool(needed.pool), table.is_enabled(needed.pool, now));
+        let both = pool.endpoints.iter().zip(table.standings(needed.pool));
+        let meant =
+            both.filter(|(endpoint, _)| needed.endpoint.as_ref().is_none_or(|of| endpoint.is_called(of)));
+        let fitness: Vec<Fitness> = meant.map(|(_, standing)| standing.fitness).collect();
+        let up = fitness.iter().filter(|fitness| fitness.is_up()).count();
+        let least = if needed.endpoint.is_none() { pool.needed() as usize } else { 1 };
+        let idle = || fitness.iter().filter(|fitness| !fitness.is_up());
+        let out = !enabled || idle().count() > 0 && idle().all(|fitness| fitness.is_taken_out());
+        (enabled && up >= least, out)
+    };
+    let sets = model.zones.iter().flat_map(|zone| &zone.records).filter(|set| set.follows());
+    for (set, members) in sets.zip(&drive.published().members) {
+        let met = |place: usize| set.depends_on[place].iter().all(|needed| seen(needed).0);
+        let kept_out = |place: usize| {
+            let mut needs = set.depends_on[place].iter().map(&seen);
+            needs.any(|(there, out)| !there && out)
+        };
+        let all = || 0..set.rdata.len();
+        let mut expected: Vec<usize> = all().filter(|place| met(*place)).collect();
+        if expected.is_empty() {
+            expected = all().filter(|place| !kept_out(*place)).collect();
+        }
+        if expected.is_empty() {
+            expected = all().collect();
+        }
+        let expected: Vec<&[u8]> = expected.into_iter().map(|place| &*set.rdata[place]).collect();
+        let answered: Vec<&[u8]> = members.rdata().collect();
+        if answered != expected {
+            return Err(format!("{} answers with {answered:?}, due are {expected:?}", set.owner));
+        }
+    }
+    Ok(())
 }
 
 /// All addresses that answers of a choice may carry.

@@ -147,7 +147,7 @@ fn found_at<'a>(
         return Answered::Yes;
     }
     let set = if wanted == rtype::ANY { names.any_set(node) } else { names.set(node, wanted) };
-    match set {
+    match set.map(|set| snapshot.now(set)) {
         Some(set) if set.open => {
             // addresses of one draw, the same for each record
             let ipv4 = balancer.and_then(|balancer| balancer.ipv4.pick(chance));

@@ -37,7 +37,13 @@ fn snapshot(text: &str) -> Snapshot {
     for owner in ["www.example.com", "six.example.com", "alone.example.com"] {
         let owner: Name = owner.parse().unwrap();
         let rdata = vec![OPEN.into(), [&[0, 2], &OPEN[2..]].concat().into()];
-        model.zones[0].records.push(RecordSet { owner, rtype: HTTPS, ttl: 300, rdata });
+        model.zones[0].records.push(RecordSet {
+            owner,
+            rtype: HTTPS,
+            ttl: 300,
+            rdata,
+            depends_on: Vec::new(),
+        });
     }
     let mut engine = Engine::new(1);
     engine.handle(Event::Reload(Prepared::new(Arc::new(model))), Moment::ZERO);

@@ -11,6 +11,7 @@ mod hints;
 mod history;
 mod holding;
 mod layers;
+mod members;
 mod octodns;
 mod options;
 mod probe;

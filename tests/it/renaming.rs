@@ -35,7 +35,13 @@ static SNAPSHOT: LazyLock<Arc<Snapshot>> = LazyLock::new(|| {
     let mut model = (*config::load_texts(files).unwrap().model).clone();
     let zone = model.zones.iter_mut().find(|zone| zone.apex == name("example.com")).unwrap();
     let mut add = |owner: &str, rtype, ttl, rdata: &[u8]| {
-        zone.records.push(RecordSet { owner: name(owner), rtype, ttl, rdata: vec![rdata.into()] });
+        zone.records.push(RecordSet {
+            owner: name(owner),
+            rtype,
+            ttl,
+            rdata: vec![rdata.into()],
+            depends_on: Vec::new(),
+        });
     };
     const DNAME: u16 = 39;
     add("old.example.com", DNAME, 600, name("new.example.com").wire());

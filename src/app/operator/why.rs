@@ -7,7 +7,7 @@ use super::super::lookups::{Failure, Lookups};
 use crate::authority::BalancerState;
 use crate::config::show_duration;
 use crate::control::view::{self, time};
-use crate::engine::{self, BalancerView, EndpointView, Engine, VantageView};
+use crate::engine::{self, BalancerView, EndpointView, Engine, RecordsView, VantageView};
 use crate::health::{DownCause, Fitness, OutCause, PoolState, Standing, Verdict, window_state};
 use crate::model::{
     Combination, Dependency, Endpoint, Host, LoadBalancer, Model, Pool, PoolId, SteeringPolicy, Weight,
@@ -19,6 +19,7 @@ use crate::moment::{self, Moment};
 #[derive(Debug, Default)]
 pub(super) struct Whys {
     balancers: Vec<Vec<String>>,
+    records: Vec<Vec<String>>,
     pools: Vec<Vec<Vec<String>>>,
     unresolved: Vec<Vec<Missing>>,
 }
@@ -58,6 +59,7 @@ impl Whys {
         };
         Whys {
             balancers: status.balancers.iter().map(balancer).collect(),
+            records: status.records.iter().map(|view| why_records(engine, view, status.at)).collect(),
             pools: status.pools.iter().map(pool).collect(),
             unresolved: status.pools.iter().map(|view| unresolved(engine, view)).collect(),
         }
@@ -73,6 +75,9 @@ impl Whys {
     pub fn put_into(self, shown: &mut view::Status, lookups: &Lookups) {
         for (balancer, why) in shown.load_balancers.iter_mut().zip(self.balancers) {
             balancer.why = why;
+        }
+        for (records, why) in shown.records.iter_mut().zip(self.records) {
+            records.why = why;
         }
         for (pool, whys) in shown.pools.iter_mut().zip(self.pools) {
             for (endpoint, why) in pool.endpoints.iter_mut().zip(whys) {
@@ -247,6 +252,19 @@ fn windows(model: &Model, pool: &Pool, endpoint: &Endpoint, unix: u64) -> Vec<St
             Some(format!("{reason} (until {end})"))
         })
         .collect()
+}
+
+/// What isn't there of what members of an RRset need.
+fn why_records(engine: &Engine, view: &RecordsView, now: Moment) -> Vec<String> {
+    let missing = |needed: &&Dependency| !engine.table().are_there(std::slice::from_ref(*needed), now);
+    let told = |needed: &Dependency| {
+        // of an endpoint that is up in itself it is the pool that is off
+        dependency_down(engine, needed)
+            .or_else(|| dependency_down(engine, &Dependency { endpoint: None, ..needed.clone() }))
+    };
+    let mut why: Vec<String> = view.depends_on.iter().filter(missing).filter_map(told).collect();
+    why.dedup();
+    why
 }
 
 /// What is not available of what is needed, and how it stands.

@@ -12,7 +12,7 @@ use super::{Definitions, Lower, Switch};
 use crate::model::{LoadBalancer, Name, PoolId, SteeringPolicy, TtlPolicy, Weight, WhenUnavailable};
 
 /// Above it a failure is followed late.
-const LONG_TTL: u32 = 300;
+pub(super) const LONG_TTL: u32 = 300;
 
 impl Lower<'_> {
     pub(super) fn load_balancers(

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::super::place::{Place, Spot};
 use super::super::problem::ProblemKind;
-use super::super::reader::{Field, OneOrMany, Scalar, brief};
+use super::super::reader::{Branch, Field, OneOrMany, Scalar, Tree, brief};
 use super::super::{shape, words};
 use super::{Definitions, Lower};
 use crate::model::{Dependency, PoolId, Scope};
@@ -53,6 +53,56 @@ impl Lower<'_> {
         pools: &Definitions<'_, shape::Pool>,
         needs: &Needs,
     ) -> Vec<Dependency> {
+        self.named_dependencies(field, pools, |to, place| {
+            let PoolId(id) = to.pool;
+            let same_pool = pools.id(&own.pool) == Some(id);
+            if same_pool && (own.endpoint.is_none() || to.endpoint.is_none() || to.endpoint == own.endpoint) {
+                let scope = Scope { pool: pools.sorted[id as usize].0.into(), endpoint: to.endpoint.clone() };
+                let kind = ProblemKind::NeedsItself { of: own.to_string(), value: brief(&scope.to_string()) };
+                let help = "name another pool, or an endpoint of another pool".to_owned();
+                self.gather.refuse(Spot::Value(place), kind, Some(help));
+                return false;
+            }
+            if let Some(from) = pools.id(&own.pool) {
+                needs.add((from, own.endpoint.clone()), (id, to.endpoint.clone()), place);
+            }
+            true
+        })
+    }
+
+    /// What the value of a record depends on.
+    pub(super) fn record_depends_on(
+        &self,
+        branch: &Branch,
+        pools: &Definitions<'_, shape::Pool>,
+    ) -> Vec<Dependency> {
+        let written = match &branch.tree {
+            Tree::List(items) => &items[..],
+            Tree::Null | Tree::Single(_) => std::slice::from_ref(branch),
+            Tree::Map(_) => {
+                self.wrong_tree(
+                    branch,
+                    "one name or a list",
+                    "write for example `mail/mx1`, or `[mail/mx1, db]`",
+                );
+                return Vec::new();
+            }
+        };
+        let item = |item: &Branch| Some(Field::Given(item.place, self.single(item)?.clone()));
+        let items: Vec<Field<Scalar>> = written.iter().filter_map(item).collect();
+        if items.is_empty() && !written.is_empty() {
+            return Vec::new(); // what is wrong has been said
+        }
+        self.named_dependencies(&Field::Given(branch.place, OneOrMany(items)), pools, |_, _| true)
+    }
+
+    /// The pools and endpoints of a list, none twice, as far as they are `right`.
+    fn named_dependencies(
+        &self,
+        field: &Field<OneOrMany<Scalar>>,
+        pools: &Definitions<'_, shape::Pool>,
+        right: impl Fn(&Dependency, Place) -> bool,
+    ) -> Vec<Dependency> {
         let Field::Given(place, list) = field else { return Vec::new() };
         if list.0.is_empty() {
             self.empty_list(*place, "name a pool or an endpoint (`eu`, `eu/eu-1`), or take the key away");
@@ -62,24 +112,12 @@ impl Lower<'_> {
             let Some((text, place)) = self.text(item) else { continue };
             let Some(scope) = self.scope(text, place, pools) else { continue };
             let id = pools.id(&scope.pool).expect("a scope's pool exists");
-            let to = Dependency { pool: PoolId(id), endpoint: scope.endpoint.clone() };
+            let to = Dependency { pool: PoolId(id), endpoint: scope.endpoint };
             if let Some((_, first)) = found.iter().find(|(other, _)| *other == to) {
                 self.listed_twice(place, *first, &format!("`{}`", brief(text)));
-                continue;
+            } else if right(&to, place) {
+                found.push((to, place));
             }
-            let same_pool = pools.id(&own.pool) == Some(id);
-            if same_pool
-                && (own.endpoint.is_none() || scope.endpoint.is_none() || scope.endpoint == own.endpoint)
-            {
-                let kind = ProblemKind::NeedsItself { of: own.to_string(), value: brief(text) };
-                let help = "name another pool, or an endpoint of another pool".to_owned();
-                self.gather.refuse(Spot::Value(place), kind, Some(help));
-                continue;
-            }
-            if let Some(from) = pools.id(&own.pool) {
-                needs.add((from, own.endpoint.clone()), (id, scope.endpoint), place);
-            }
-            found.push((to, place));
         }
         found.into_iter().map(|(dependency, _)| dependency).collect()
     }

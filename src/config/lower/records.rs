@@ -9,13 +9,17 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::super::place::{Place, Spot};
 use super::super::problem::ProblemKind;
-use super::super::reader::{Field, brief};
+use super::super::reader::{Field, Tree, brief};
 use super::super::{shape, value, words};
-use super::Lower;
-use crate::model::Name;
-use crate::rdata::rtype::{CNAME, DNAME, NSEC, NSEC3, NSEC3PARAM, RRSIG, SOA};
+use super::balancers::LONG_TTL;
+use super::{Definitions, Lower};
+use crate::model::{Dependency, Name};
+use crate::rdata::rtype::{
+    A, AAAA, CNAME, DNAME, HTTPS, MX, NAPTR, NSEC, NSEC3, NSEC3PARAM, RRSIG, SOA, SRV, SVCB,
+};
 use crate::rdata::{self, type_code, type_name};
-use keys::OCTODNS;
+use keys::{OCTODNS, URI};
+use values::follows;
 
 pub(super) use names::ascii_form;
 pub use names::name_help;
@@ -27,11 +31,19 @@ pub const PROVIDER_TYPES: [(&str, &str); 3] = [
     ("DNAME-ALIAS", "write a CNAME"),
 ];
 
+/// The types of whose members clients choose some, so that one may be left out.
+const FOLLOWING: [u16; 6] = [MX, SRV, NAPTR, URI, SVCB, HTTPS];
+
+/// RDATA, and where each stands.
+type Values = Vec<(Box<[u8]>, Place)>;
+
 /// An RRset in the making.
 pub(super) struct Set {
     pub place: Place,
     pub ttl: u32,
-    pub values: Vec<(Box<[u8]>, Place)>,
+    pub values: Values,
+    /// What each value depends on; empty where none does on anything.
+    pub depends_on: Vec<Vec<Dependency>>,
 }
 
 /// The RRsets of a zone by owner and type.
@@ -66,7 +78,13 @@ impl Unsure {
 
 impl Lower<'_> {
     /// The RRsets, and where something couldn't be read.
-    pub(super) fn records(&self, field: &Field<shape::Records>, apex: &Name, ttl: u32) -> (Sets, Unsure) {
+    pub(super) fn records(
+        &self,
+        field: &Field<shape::Records>,
+        apex: &Name,
+        ttl: u32,
+        pools: &Definitions<'_, shape::Pool>,
+    ) -> (Sets, Unsure) {
         let mut sets = Sets::new();
         let mut unsure = Unsure::default();
         if self.is_torn(field) {
@@ -92,12 +110,11 @@ impl Lower<'_> {
                     unsure.add(&owner);
                     continue;
                 };
-                let set = Set {
-                    place,
-                    ttl: self.seconds(&record.ttl, value::MAX_TTL, ttl),
-                    values: self.values(record, rtype, place, apex),
-                };
+                let ttl = self.seconds(&record.ttl, value::MAX_TTL, ttl);
+                let (values, depends_on) = self.values(record, rtype, place, apex, pools);
+                let set = Set { place, ttl, values, depends_on };
                 self.fits_a_message(&owner, rtype, &set);
+                self.follows_late(record, &set);
                 match sets.get(&(owner.clone(), rtype)) {
                     None => {
                         sets.insert((owner.clone(), rtype), set);
@@ -137,6 +154,16 @@ impl Lower<'_> {
             let help = "take values away, or spread them over several names".to_owned();
             self.gather.refuse(Spot::Value(set.place), kind, Some(help));
         }
+    }
+
+    /// Warns of members that follow health under a TTL under which nobody sees it.
+    fn follows_late(&self, record: &shape::Record, set: &Set) {
+        if set.depends_on.is_empty() || set.ttl <= LONG_TTL {
+            return;
+        }
+        let place = record.ttl.place().or(record.r#type.place()).unwrap_or(set.place);
+        let help = format!("write `ttl: 60` or so for these records, {LONG_TTL} at most");
+        self.gather.warn(Spot::Value(place), ProblemKind::LongTtl { ttl: set.ttl }, Some(help), None);
     }
 
     fn record_type(&self, record: &shape::Record, place: Place) -> Option<u16> {
@@ -186,7 +213,8 @@ impl Lower<'_> {
         rtype: u16,
         place: Place,
         apex: &Name,
-    ) -> Vec<(Box<[u8]>, Place)> {
+        pools: &Definitions<'_, shape::Pool>,
+    ) -> (Values, Vec<Vec<Dependency>>) {
         if let (Some(one), Some(several)) = (record.value.place(), record.values.place()) {
             self.gather.refuse_with(
                 Spot::Key(several),
@@ -217,10 +245,12 @@ impl Lower<'_> {
             _ => &[],
         };
         let single = std::iter::once(&record.value).filter(|field| !field.is_absent());
-        let mut values: Vec<(Box<[u8]>, Place)> = Vec::new();
+        let mut values = Values::new();
+        let mut depends_on = Vec::new();
         let mut seen: HashMap<Box<[u8]>, Place> = HashMap::new();
         for field in single.chain(several) {
             let Field::Given(place, value) = field else { continue };
+            let Some(needed) = self.needed(value, rtype, pools) else { continue };
             let Some(wire) = self.rdata(value, rtype, *place, apex) else { continue };
             // names are the same whatever the case of their letters
             match seen.entry(rdata::folded(rtype, &wire).into()) {
@@ -228,9 +258,36 @@ impl Lower<'_> {
                 Entry::Vacant(free) => {
                     free.insert(*place);
                     values.push((wire, *place));
+                    depends_on.push(needed);
                 }
             }
         }
-        values
+        if depends_on.iter().all(Vec::is_empty) {
+            depends_on.clear();
+        }
+        (values, depends_on)
+    }
+
+    /// What a value depends on; none if it can't depend on anything.
+    fn needed(
+        &self,
+        value: &Tree,
+        rtype: u16,
+        pools: &Definitions<'_, shape::Pool>,
+    ) -> Option<Vec<Dependency>> {
+        let Some(branch) = follows(value) else { return Some(Vec::new()) };
+        if FOLLOWING.contains(&rtype) {
+            return Some(self.record_depends_on(branch, pools));
+        }
+        let kind = ProblemKind::CannotFollow { rtype: type_name(rtype).into() };
+        let types = FOLLOWING.map(|rtype| type_name(rtype).into_owned()).join(", ");
+        let help = match rtype {
+            A | AAAA | CNAME => {
+                "take it away, or write a load balancer, whose addresses follow health".into()
+            }
+            _ => format!("take it away; values of these types can: {types}"),
+        };
+        self.gather.refuse(Spot::Key(branch.place), kind, Some(help));
+        None
     }
 }

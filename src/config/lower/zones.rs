@@ -139,8 +139,8 @@ impl Lower<'_> {
         zone_files: &ZoneFiles,
     ) -> Zone {
         let ttl = self.seconds(written.ttl, MAX_TTL, USUAL_TTL);
-        let (mut sets, mut unsure) = self.records(written.records, apex, ttl);
-        let file_soa = self.zone_file(written, apex, ttl, zone_files, &mut sets, &mut unsure);
+        let (mut sets, mut unsure) = self.records(written.records, apex, ttl, pools);
+        let file_soa = self.zone_file(written, apex, ttl, (zone_files, pools), &mut sets, &mut unsure);
         let unsure_ns = unsure.has(apex);
         let balancers = self.load_balancers(written.load_balancers, apex, pools, &mut unsure);
         self.conflicts(&sets, &balancers, apex, apexes);
@@ -165,7 +165,7 @@ impl Lower<'_> {
             .into_iter()
             .map(|((owner, rtype), set)| {
                 let rdata = set.values.into_iter().map(|(wire, _)| wire).collect();
-                RecordSet { owner, rtype, ttl: set.ttl, rdata }
+                RecordSet { owner, rtype, ttl: set.ttl, rdata, depends_on: set.depends_on }
             })
             .collect();
         let load_balancers = balancers.into_values().map(|(balancer, _)| balancer).collect();
@@ -178,7 +178,7 @@ impl Lower<'_> {
         written: &Written<'_>,
         apex: &Name,
         ttl: u32,
-        zone_files: &ZoneFiles,
+        (zone_files, pools): (&ZoneFiles, &Definitions<'_, shape::Pool>),
         sets: &mut Sets,
         unsure: &mut Unsure,
     ) -> Option<zone_file::Soa> {
@@ -219,7 +219,7 @@ impl Lower<'_> {
         match zone_files.take(place) {
             None | Some(Held::Unread) => unsure.add_everything(),
             Some(Held::Octodns(records)) => {
-                let (held, unsure_of_it) = self.records(&records, apex, ttl);
+                let (held, unsure_of_it) = self.records(&records, apex, ttl, pools);
                 unsure.add_all(unsure_of_it);
                 held.into_iter().for_each(|(key, set)| add(key, set));
             }
@@ -235,7 +235,7 @@ impl Lower<'_> {
                 for (key, set) in held.sets {
                     self.stars(&key.0.to_string(), &key.0, set.place, apex);
                     let zone_file::Rrset { place, ttl: own, values } = set;
-                    add(key, Set { place, ttl: own.unwrap_or(ttl), values });
+                    add(key, Set { place, ttl: own.unwrap_or(ttl), values, depends_on: Vec::new() });
                 }
                 return held.soa;
             }

@@ -433,6 +433,12 @@ impl Links {
                 }
             }
         }
+        for set in model.zones.iter().flat_map(|zone| &zone.records) {
+            for needed in set.depends_on.iter().flatten() {
+                let ttl = links.ttls.entry(needed.pool).or_default();
+                *ttl = (*ttl).max(Duration::from_secs(set.ttl.into()));
+            }
+        }
         for (pool, id) in model.pools.iter().zip(0..) {
             let own = pool.endpoints.iter().flat_map(|endpoint| &endpoint.depends_on);
             let needed: Vec<_> = own.chain(&pool.depends_on).collect();

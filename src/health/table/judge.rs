@@ -559,6 +559,30 @@ impl Table {
         })
     }
 
+    /// Whether all of these are there, for answers that name them: an endpoint of
+    /// a pool that is switched off isn't.
+    pub fn are_there(&self, needed: &[Dependency], now: Moment) -> bool {
+        needed.iter().all(|needed| match &needed.endpoint {
+            None => self.is_available(needed.pool, now),
+            Some(name) => {
+                self.is_enabled(needed.pool, now)
+                    && self.presence_of(needed.pool, name, now) == Presence::There
+            }
+        })
+    }
+
+    /// Whether one of these isn't there because somebody wants that.
+    pub fn is_taken_out(&self, needed: &[Dependency], now: Moment) -> bool {
+        needed.iter().filter(|needed| !self.are_there(std::slice::from_ref(needed), now)).any(|needed| {
+            let held = &self.pools[needed.pool.0 as usize];
+            !self.is_enabled(needed.pool, now)
+                || match &needed.endpoint {
+                    None => are_taken_out(held.standings.iter()),
+                    Some(name) => are_taken_out(held.called(name).map(|place| &held.standings[place])),
+                }
+        })
+    }
+
     /// Whether steering could choose the pool.
     pub fn is_available(&self, pool: PoolId, now: Moment) -> bool {
         self.presence(pool, now) == Presence::There

@@ -13,6 +13,7 @@ use crate::model::{
     Quorum, Reach, RecordSet, Rules, Scope, Serial, Soa, Source, SteeringPolicy, TcpCheck, Tests, Thresholds,
     TtlPolicy, Vantage, VantageId, Viewpoints, Weight, WhenUnavailable, Window, Zone,
 };
+use crate::rdata::rtype::MX;
 
 /// Changes a configuration somewhere; gives the pools it touched.
 pub fn change(dice: &mut Dice, model: &mut Model) -> BTreeSet<Arc<str>> {
@@ -268,6 +269,23 @@ fn zone(dice: &mut Dice, pools: &[Pool]) -> Zone {
         }
     });
     let load_balancers = load_balancers.collect();
-    let records: Vec<RecordSet> = Vec::new();
+    let records = vec![mail(&apex, pools, false), mail(&apex, pools, true)];
     Zone { apex, soa, records, load_balancers }
+}
+
+/// MX records that follow health: one that needs each pool as a whole, one that
+/// needs its first endpoint; if it is `sure`, one more that needs nothing.
+fn mail(apex: &Name, pools: &[Pool], sure: bool) -> RecordSet {
+    let needs = |(pool, number): (&Pool, u32)| {
+        let needed = |endpoint| vec![Dependency { pool: PoolId(number), endpoint }];
+        [needed(None), needed(Some(Arc::clone(&pool.endpoints[0].name)))]
+    };
+    let mut depends_on: Vec<Vec<Dependency>> = pools.iter().zip(0..).flat_map(needs).collect();
+    if sure {
+        depends_on.push(Vec::new());
+    }
+    let rdata = (0..depends_on.len()).map(|number| Box::from([0, number as u8, 0])).collect();
+    let owner = Name::parse(if sure { "sure" } else { "mail" }, apex).expect("a name");
+    // a shorter TTL than any load balancer's: a drain waits for those
+    RecordSet { owner, rtype: MX, ttl: 1, rdata, depends_on }
 }

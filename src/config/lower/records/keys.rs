@@ -49,7 +49,7 @@ const CAA: u16 = 257;
 const LOC: u16 = 29;
 const SSHFP: u16 = 44;
 const TLSA: u16 = 52;
-const URI: u16 = 256;
+pub(super) const URI: u16 = 256;
 const DIRECTIONS: [&str; 2] = ["lat_direction", "long_direction"];
 
 static CAA_KEYS: [Key; 3] = [or("flags", "0"), key("tag"), quoted("value")];

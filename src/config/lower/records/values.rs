@@ -10,10 +10,14 @@ use super::super::super::problem::ProblemKind;
 use super::super::super::reader::{Branch, Scalar, Tree, brief};
 use super::super::super::words;
 use super::super::Lower;
+use super::FOLLOWING;
 use super::keys::{Form, Key, example, form};
 use crate::model::Name;
 use crate::rdata::rtype::{A, AAAA};
 use crate::rdata::{self, Part, RdataError, SERVICE_KEYS, Word, type_name};
+
+/// The key of a value that isn't data of the record.
+const DEPENDS_ON: &str = "depends_on";
 
 /// So many octets are one string.
 const LONGEST_STRING: usize = 255;
@@ -42,6 +46,7 @@ impl<'v> Placed<'v> {
 impl Lower<'_> {
     /// The RDATA that a value says; what is wrong has been recorded if none.
     pub(super) fn rdata(&self, value: &Tree, rtype: u16, place: Place, apex: &Name) -> Option<Box<[u8]>> {
+        let value = &*data_of(value);
         if let Tree::Single(scalar) = value
             && scalar.text.split_whitespace().next() == Some(r"\#")
         {
@@ -320,6 +325,8 @@ impl Lower<'_> {
             }
             wrong = true;
             let kind = ProblemKind::UnknownKey { of: of(rtype), key: brief(key) };
+            let further = FOLLOWING.contains(&rtype).then_some(DEPENDS_ON);
+            let names: Vec<&str> = names.iter().copied().chain(further).collect();
             let free = names.iter().copied().filter(|name| !entries.iter().any(|(key, _)| key == name));
             let help = match words::nearest(key, free.clone())
                 .or_else(|| words::nearest(key, names.iter().copied()))
@@ -332,7 +339,7 @@ impl Lower<'_> {
         (!wrong).then_some(())
     }
 
-    fn single<'v>(&self, branch: &'v Branch) -> Option<&'v Scalar> {
+    pub(in super::super) fn single<'v>(&self, branch: &'v Branch) -> Option<&'v Scalar> {
         match &branch.tree {
             Tree::Single(scalar) => Some(scalar),
             Tree::Null => {
@@ -348,7 +355,7 @@ impl Lower<'_> {
         }
     }
 
-    fn wrong_tree(&self, branch: &Branch, expected: &str, help: &str) {
+    pub(in super::super) fn wrong_tree(&self, branch: &Branch, expected: &str, help: &str) {
         let kind = ProblemKind::WrongShape { found: found(&branch.tree), expected: expected.into() };
         self.gather.refuse(Spot::Value(branch.place), kind, Some(help.to_owned()));
     }
@@ -389,6 +396,23 @@ impl Lower<'_> {
             ProblemKind::WrongShape { found: found(value), expected },
             help,
         );
+    }
+}
+
+/// What a value depends on, as written.
+pub(super) fn follows(value: &Tree) -> Option<&Branch> {
+    let Tree::Map(entries) = value else { return None };
+    entries.iter().find(|(key, _)| key == DEPENDS_ON).map(|(_, branch)| branch)
+}
+
+/// A value without what it depends on: its data.
+fn data_of(value: &Tree) -> Cow<'_, Tree> {
+    match value {
+        Tree::Map(entries) if follows(value).is_some() => {
+            let data = entries.iter().filter(|(key, _)| key != DEPENDS_ON);
+            Cow::Owned(Tree::Map(data.cloned().collect()))
+        }
+        _ => Cow::Borrowed(value),
     }
 }
 
