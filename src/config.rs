@@ -14,6 +14,7 @@
 mod allow;
 mod file;
 mod find;
+mod later;
 mod lower;
 mod place;
 mod problem;
@@ -40,6 +41,7 @@ pub use value::{duration, show as show_duration, weight, weight_help};
 pub use words::nearest;
 
 pub use find::look;
+pub use later::Later;
 pub use problem::{Also, Excerpt, Look, Problem, ProblemKind, Report, Severity};
 
 use crate::clock;

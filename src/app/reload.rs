@@ -24,7 +24,7 @@ use tracing::{error, info, warn};
 
 use super::{Control, systemd};
 use crate::authority::Prepared;
-use crate::config::{self, Identity, Loaded, Look, Report, Settings};
+use crate::config::{self, Identity, Later, Loaded, Look, Report, Settings};
 use crate::model::{Model, Name, Serial, Soa};
 use crate::os;
 use crate::serve::Certificates;
@@ -97,6 +97,8 @@ pub struct Reloader {
     paths: Vec<PathBuf>,
     load: fn(&[PathBuf]) -> Result<Loaded, Report>,
     settings: Settings,
+    /// What was read at the start.
+    started: Settings,
     model: Arc<Model>,
     hangup: Signal,
     requests: mpsc::Receiver<Request>,
@@ -119,11 +121,13 @@ pub struct Reloader {
 #[derive(Debug)]
 enum Reloaded {
     /// The files say what they said before.
-    Unchanged { was_refused: bool },
+    Unchanged { was_refused: bool, later: Vec<Later> },
     /// This is new.
     Changed {
         prepared: Prepared,
-        settings_changed: bool,
+        /// What takes a start, and whether that is news.
+        later: Vec<Later>,
+        other_later: bool,
         /// What is worth a second look.
         notes: Vec<String>,
     },
@@ -181,18 +185,18 @@ impl Attempt {
     /// What came of it, for who asked.
     fn summary(&self) -> Result<String, String> {
         match &self.reloaded {
-            Ok(Reloaded::Unchanged { .. }) if self.identity.is_some() => {
-                Ok("another certificate is in force; nothing else has changed".to_owned())
+            Ok(Reloaded::Unchanged { later, .. }) => {
+                let what = match self.identity {
+                    Some(_) => "another certificate is in force; nothing else has changed",
+                    None => "nothing has changed",
+                };
+                Ok(waiting(later).map_or_else(|| what.to_owned(), |later| format!("{what}; {later}")))
             }
-            Ok(Reloaded::Unchanged { .. }) => Ok("nothing has changed".to_owned()),
-            Ok(Reloaded::Changed { prepared, settings_changed, notes }) => {
+            Ok(Reloaded::Changed { prepared, later, notes, .. }) => {
                 let model = prepared.model();
                 let balancers: usize = model.zones.iter().map(|zone| zone.load_balancers.len()).sum();
                 let endpoints: usize = model.pools.iter().map(|pool| pool.endpoints.len()).sum();
-                let later = match settings_changed {
-                    true => "; what has changed of `server:` takes effect with the next start",
-                    false => "",
-                };
+                let later = waiting(later).map(|later| format!("; {later}")).unwrap_or_default();
                 let notes: String = notes.iter().map(|note| format!("\n{note}")).collect();
                 Ok(format!(
                     "configuration reloaded: zones {}, load balancers {balancers}, pools {}, endpoints \
@@ -212,25 +216,34 @@ impl Attempt {
             show(&identity, certificates);
         }
         match self.reloaded {
-            Ok(Reloaded::Unchanged { was_refused: false }) if replaced => {}
-            Ok(Reloaded::Unchanged { was_refused: false }) => {
+            Ok(Reloaded::Unchanged { was_refused: false, .. }) if replaced => {}
+            Ok(Reloaded::Unchanged { was_refused: false, .. }) => {
                 info!("configuration read again: nothing has changed");
             }
-            Ok(Reloaded::Unchanged { was_refused: true }) => {
+            Ok(Reloaded::Unchanged { was_refused: true, .. }) => {
                 info!("configuration read again: it is in order, and says what is in force");
             }
-            Ok(Reloaded::Changed { prepared, settings_changed, notes }) => {
+            Ok(Reloaded::Changed { prepared, later, other_later, notes }) => {
                 for note in notes {
                     warn!("{note}");
                 }
-                if settings_changed {
-                    warn!("`server:` has changed; that part takes effect with the next start");
+                match waiting(&later) {
+                    Some(later) if other_later => warn!("{later}"),
+                    None if other_later => info!("`server:` is again what this server was started with"),
+                    _ => {}
                 }
                 control.apply(prepared);
             }
             Err(error) => error!("configuration not reloaded, the last good one stays in force:\n{error}"),
         }
     }
+}
+
+/// What takes effect with the next start; none if nothing does.
+fn waiting(later: &[Later]) -> Option<String> {
+    let keys: Vec<String> = later.iter().map(Later::to_string).collect();
+    let what = "what has changed of `server:` takes effect with the next start";
+    (!keys.is_empty()).then(|| format!("{what}: {}", keys.join("; ")))
 }
 
 impl Reloader {
@@ -241,6 +254,7 @@ impl Reloader {
         Reloader {
             paths: watch.paths,
             load: config::load,
+            started: loaded.settings.clone(),
             settings: loaded.settings,
             model: loaded.model,
             refused: false,
@@ -327,13 +341,14 @@ impl Reloader {
         (self.read, self.pending, self.unrest) = (seen, None, 0);
         let (load, paths) = (self.load, self.paths.clone());
         let (settings, model) = (self.settings.clone(), Arc::clone(&self.model));
+        let started = self.started.clone();
         let mut weighing = tokio::task::spawn_blocking(move || {
             let loaded = load(&paths);
             let zone_files = match &loaded {
                 Ok(loaded) => loaded.zone_files.clone(),
                 Err(report) => report.zone_files.clone(),
             };
-            let (settings, reloaded) = weigh(loaded, settings, model, force);
+            let (settings, reloaded) = weigh(loaded, settings, &started, model, force);
             os::give_back_memory();
             (settings, reloaded, zone_files)
         });
@@ -364,7 +379,7 @@ impl Reloader {
         self.zone_files = zone_files.into_iter().map(|Look { path, .. }| path).collect();
         let was_refused = std::mem::replace(&mut self.refused, reloaded.is_err());
         let reloaded = match reloaded {
-            Ok(Reloaded::Unchanged { .. }) => Ok(Reloaded::Unchanged { was_refused }),
+            Ok(Reloaded::Unchanged { later, .. }) => Ok(Reloaded::Unchanged { was_refused, later }),
             other => other,
         };
         if let Ok(Reloaded::Changed { prepared, .. }) = &reloaded {
@@ -387,11 +402,12 @@ fn show(identity: &Identity, certificates: &Certificates) {
 }
 
 /// What to make of a configuration that was read, when `settings` and `model`
-/// are in force; and the settings from then on. All that takes long with large
-/// zones is done here.
+/// are in force in a server that was `started` with others; and the settings from
+/// then on. All that takes long with large zones is done here.
 fn weigh(
     loaded: Result<Loaded, Report>,
-    mut settings: Settings,
+    settings: Settings,
+    started: &Settings,
     model: Arc<Model>,
     force: bool,
 ) -> (Settings, Result<Reloaded, ReloadError>) {
@@ -399,17 +415,13 @@ fn weigh(
         Ok(loaded) => loaded,
         Err(report) => return (settings, Err(ReloadError::Config(report))),
     };
-    settings.reload_guard = loaded.settings.reload_guard; // works at once
-    settings.allow_exec = loaded.settings.allow_exec; // has worked already
-    settings.allow_lints.clone_from(&loaded.settings.allow_lints); // likewise
-    settings.identity.clone_from(&loaded.settings.identity); // works at once
-    let service = loaded.settings.service.clone(); // works at once, unless the whole is refused
-    let service_changed = service != settings.service;
-    let settings_changed = loaded.settings != Settings { service, ..settings.clone() };
-    if loaded.model == model && !settings_changed && !service_changed {
-        return (settings, Ok(Reloaded::Unchanged { was_refused: false }));
+    let later = started.later(&loaded.settings);
+    let other_later = later != started.later(&settings);
+    let service_changed = loaded.settings.service != settings.service;
+    if loaded.model == model && !other_later && !service_changed {
+        return (loaded.settings, Ok(Reloaded::Unchanged { was_refused: false, later }));
     }
-    if settings.reload_guard
+    if loaded.settings.reload_guard
         && !force
         && let Err(error) = guard(&model, &loaded.model)
     {
@@ -417,7 +429,7 @@ fn weigh(
     }
     let notes = serials(&model, &loaded.model);
     let prepared = Prepared::new(loaded.model);
-    (loaded.settings, Ok(Reloaded::Changed { prepared, settings_changed, notes }))
+    (loaded.settings, Ok(Reloaded::Changed { prepared, later, other_later, notes }))
 }
 
 /// Numbers of zones by which a secondary wouldn't see what has changed.

@@ -270,6 +270,20 @@ fn status_counts_what_was_asked_and_how_it_was_answered() {
 }
 
 #[test]
+fn a_reload_names_what_waits_for_the_next_start() {
+    let served = Served::start(&fixed("192.0.2.1", 30));
+    let text = format!("server: {{ log: json, tcp_idle_timeout: 20s }}\n{}", fixed("192.0.2.1", 30));
+    served.folder.replace("a.yaml", &text);
+    let waits = "; what has changed of `server:` takes effect with the next start: \
+                 `tcp_idle_timeout` from 10s to 20s; `log` from auto to json";
+    let told = served.run(&["reload"]);
+    assert!(told.contains(waits), "{told}");
+    let told = served.run(&["reload"]);
+    assert!(told.starts_with("nothing has changed") && told.contains(waits), "as long as it waits: {told}");
+    assert_eq!(served.hale.count("takes effect with the next start"), 1, "the log tells once");
+}
+
+#[test]
 fn names_that_do_not_exist_and_servers_that_do_not_run() {
     let served = Served::start(&fixed("192.0.2.1", 30));
     for (arguments, told) in [

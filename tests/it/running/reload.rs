@@ -253,8 +253,16 @@ fn a_changed_server_section_waits_for_the_next_start() {
     let hale = Hale::serve(folder.path());
     folder.write("a.yaml", &format!("server: {{ udp_workers: 3 }}\n{}", fixed("192.0.2.2", 30)));
     hang_up(&hale, RELOADED);
-    hale.line("`server:` has changed; that part takes effect with the next start");
+    hale.line(
+        "what has changed of `server:` takes effect with the next start: `udp_workers` from one a core to 3",
+    );
     becomes(&hale, "192.0.2.2");
+    // told once, also when other things change
+    folder.write("a.yaml", &format!("server: {{ udp_workers: 3 }}\n{}", fixed("192.0.2.3", 30)));
+    becomes(&hale, "192.0.2.3");
+    folder.write("a.yaml", &fixed("192.0.2.2", 30));
+    hale.line("`server:` is again what this server was started with");
+    assert_eq!(hale.count("takes effect with the next start"), 1, "{}", hale.log());
 }
 
 #[test]
