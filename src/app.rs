@@ -831,7 +831,6 @@ pub async fn serve(
     user: Option<String>,
 ) -> Result<(), StartError> {
     use tokio::signal::unix::{SignalKind, signal};
-    let watch = watch.and_of(&loaded.settings);
     let on = |kind| signal(kind).map_err(StartError::Signals);
     let mut terminate = on(SignalKind::terminate())?;
     let mut interrupt = on(SignalKind::interrupt())?;

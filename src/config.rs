@@ -65,8 +65,9 @@ pub struct Loaded {
     pub lints: Vec<Problem>,
     /// The files that were read, in the order of the paths; those of zones last.
     pub files: Vec<PathBuf>,
-    /// Those of zones, which may lie anywhere.
-    pub zone_files: Vec<Look>,
+    /// All that they name: those of zones, certificates, keys and secrets, which
+    /// may lie anywhere.
+    pub named_files: Vec<Look>,
 }
 
 impl Loaded {
@@ -411,11 +412,11 @@ fn put_together(
     drop(nodes);
 
     allow::unknown(&gather);
+    let named_files = gather.looks();
     let problems = gather.into_problems(&settings.allow_lints);
-    let zone_files = zone_files.into_looks();
-    for look in &zone_files {
-        if !paths.contains(&look.path) {
-            paths.push(look.path.clone());
+    for path in zone_files.into_paths() {
+        if !paths.contains(&path) {
+            paths.push(path);
         }
     }
     let loaded = Loaded {
@@ -423,9 +424,9 @@ fn put_together(
         model: Arc::new(model),
         lints: Vec::new(),
         files: paths,
-        zone_files: zone_files.clone(),
+        named_files: named_files.clone(),
     };
-    (loaded, Report { problems, zone_files })
+    (loaded, Report { problems, named_files })
 }
 
 /// A file's text, its byte order mark taken off.

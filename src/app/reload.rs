@@ -2,8 +2,8 @@
 //!
 //! Files are looked at twice a second by name, inode, size and time of change,
 //! which sees renames, symlinks that are swapped and file systems that send no
-//! events alike; so are the files of zones that were named when they were read
-//! last, wherever they lie. A change is read once it has stood still for one look, or when
+//! events alike; so are the files of zones, certificates and secrets that were
+//! named when they were read last, wherever they lie. A change is read once it has stood still for one look, or when
 //! it never does. One load runs at a time, on a thread of its own: a file system
 //! that hangs holds up nobody else. What cannot be used changes nothing.
 
@@ -47,8 +47,6 @@ const PROBLEMS_LOGGED: usize = 20;
 pub struct Watch {
     paths: Vec<PathBuf>,
     seen: u64,
-    /// What the server's certificate and key looked like.
-    identity_seen: u64,
     hangup: Signal,
 }
 
@@ -58,13 +56,7 @@ impl Watch {
     pub fn begin(paths: Vec<PathBuf>) -> io::Result<Watch> {
         let hangup = signal(SignalKind::hangup())?;
         let seen = fingerprint(&paths);
-        Ok(Watch { paths, seen, identity_seen: 0, hangup })
-    }
-
-    /// Looks also at the files of the certificate and key that were read. To be
-    /// called right after that.
-    pub(super) fn and_of(self, settings: &Settings) -> Watch {
-        Watch { identity_seen: identity_fingerprint(settings.identity.as_ref()), ..self }
+        Ok(Watch { paths, seen, hangup })
     }
 
     /// The paths as they were given.
@@ -76,11 +68,10 @@ impl Watch {
 /// What can be seen of all files without reading them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sight {
-    /// Of the certificate and its key.
-    identity: u64,
-    /// Of all below the paths.
+    /// Of all below the paths,
     paths: u64,
-    zone_files: u64,
+    /// and of what those have named.
+    named: u64,
 }
 
 /// An operator wants the files read now.
@@ -107,8 +98,8 @@ pub struct Reloader {
     looks: Interval,
     /// What encrypted transports show.
     certificates: Option<Arc<Certificates>>,
-    /// Files of zones that what was read last has named.
-    zone_files: Arc<[PathBuf]>,
+    /// Files that what was read last has named.
+    named: Arc<[PathBuf]>,
     /// What the files looked like when they were last read.
     read: Sight,
     /// What they looked like a moment ago, if that was different.
@@ -261,13 +252,9 @@ impl Reloader {
             looks,
             hangup: watch.hangup,
             requests: mpsc::channel(1).1,
-            read: Sight {
-                paths: watch.seen,
-                identity: watch.identity_seen,
-                zone_files: sight(loaded.zone_files.iter().map(|look| look.seen)),
-            },
+            read: Sight { paths: watch.seen, named: sight(loaded.named_files.iter().map(|look| look.seen)) },
             certificates: None,
-            zone_files: loaded.zone_files.into_iter().map(|look| look.path).collect(),
+            named: loaded.named_files.into_iter().map(|look| look.path).collect(),
             pending: None,
             unrest: 0,
         }
@@ -327,12 +314,10 @@ impl Reloader {
 
     /// How the files look now.
     async fn look(&self) -> Sight {
-        let (paths, zone_files) = (self.paths.clone(), Arc::clone(&self.zone_files));
-        let identity = self.settings.identity.clone();
+        let (paths, named) = (self.paths.clone(), Arc::clone(&self.named));
         let look = move || Sight {
             paths: fingerprint(&paths),
-            identity: identity_fingerprint(identity.as_ref()),
-            zone_files: sight(zone_files.iter().map(|path| config::look(path))),
+            named: sight(named.iter().map(|path| config::look(path))),
         };
         tokio::task::spawn_blocking(look).await.unwrap_or(self.read)
     }
@@ -344,13 +329,13 @@ impl Reloader {
         let started = self.started.clone();
         let mut weighing = tokio::task::spawn_blocking(move || {
             let loaded = load(&paths);
-            let zone_files = match &loaded {
-                Ok(loaded) => loaded.zone_files.clone(),
-                Err(report) => report.zone_files.clone(),
+            let named_files = match &loaded {
+                Ok(loaded) => loaded.named_files.clone(),
+                Err(report) => report.named_files.clone(),
             };
             let (settings, reloaded) = weigh(loaded, settings, &started, model, force);
             os::give_back_memory();
-            (settings, reloaded, zone_files)
+            (settings, reloaded, named_files)
         });
         let weighed = match timeout(SLOW_LOAD, &mut weighing).await {
             Ok(weighed) => weighed,
@@ -359,7 +344,7 @@ impl Reloader {
                 weighing.await
             }
         };
-        let Ok((mut settings, reloaded, zone_files)) = weighed else {
+        let Ok((mut settings, reloaded, named_files)) = weighed else {
             return Attempt::new(Err(ReloadError::Defect));
         };
         if reloaded.is_err() {
@@ -368,15 +353,9 @@ impl Reloader {
         let identity = settings.identity.clone().filter(|_| self.certificates.is_some());
         let identity =
             identity.filter(|new| !self.settings.identity.as_ref().is_some_and(|old| old.is_as(new)));
-        let elsewhere = |identity: Option<&Identity>| {
-            identity.map(|identity| (identity.certificate.clone(), identity.private_key.clone()))
-        };
-        if elsewhere(settings.identity.as_ref()) != elsewhere(self.settings.identity.as_ref()) {
-            self.read.identity = identity_fingerprint(settings.identity.as_ref());
-        }
         self.settings = settings;
-        self.read.zone_files = sight(zone_files.iter().map(|look| look.seen));
-        self.zone_files = zone_files.into_iter().map(|Look { path, .. }| path).collect();
+        self.read.named = sight(named_files.iter().map(|look| look.seen));
+        self.named = named_files.into_iter().map(|Look { path, .. }| path).collect();
         let was_refused = std::mem::replace(&mut self.refused, reloaded.is_err());
         let reloaded = match reloaded {
             Ok(Reloaded::Unchanged { later, .. }) => Ok(Reloaded::Unchanged { was_refused, later }),
@@ -493,16 +472,6 @@ fn fingerprint(paths: &[PathBuf]) -> u64 {
     let mut hasher = DefaultHasher::new();
     for path in paths {
         look_at(path, &mut hasher);
-    }
-    hasher.finish()
-}
-
-/// The same of the certificate's and the key's file; links are followed.
-fn identity_fingerprint(identity: Option<&Identity>) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    if let Some(identity) = identity {
-        look_at(&identity.certificate, &mut hasher);
-        look_at(&identity.private_key, &mut hasher);
     }
     hasher.finish()
 }

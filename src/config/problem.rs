@@ -71,9 +71,9 @@ pub struct Excerpt {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     pub problems: Vec<Problem>,
-    /// Files of zones, which may lie anywhere: with another one, things may be
-    /// in order.
-    pub zone_files: Vec<Look>,
+    /// Files that the configuration names, which may lie anywhere: with another
+    /// one, things may be in order.
+    pub named_files: Vec<Look>,
 }
 
 /// A file, and what could be seen of it just before it was read.
