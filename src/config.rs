@@ -285,17 +285,19 @@ pub fn load_promising(paths: &[PathBuf]) -> Result<(Loaded, Option<Report>), Rep
     let gather = Gather::default();
     let files = find::read_all(paths, MAX_FILE, &gather);
     let first = paths.first().map(PathBuf::as_path);
-    let (mut loaded, report) = put_together(files, first, gather, &nothing);
-    let mut errors = report.problems.iter().filter(|problem| problem.severity == Severity::Error);
-    let missed = |problem: &Problem| matches!(problem.kind, ProblemKind::SloMissed { .. });
-    match (report.has_errors(), errors.all(missed)) {
-        (false, _) => {
-            loaded.lints = report.problems;
-            Ok((loaded, None))
-        }
-        (true, true) => Ok((loaded, Some(report))),
-        (true, false) => Err(report),
-    }
+    let missed = |kind: &ProblemKind| matches!(kind, ProblemKind::SloMissed { .. });
+    taken_but_for(missed, put_together(files, first, gather, &nothing))
+}
+
+/// As [`load`], but a certificate of the server's that can't be used refuses
+/// nothing: what is wrong with it comes beside what was loaded, for a server that
+/// has one already. Then [`Settings::identity`] is none.
+pub fn load_beside_certificate(paths: &[PathBuf]) -> Result<(Loaded, Option<Report>), Report> {
+    let gather = Gather::default();
+    let files = find::read_all(paths, MAX_FILE, &gather);
+    let first = paths.first().map(PathBuf::as_path);
+    let missed = ProblemKind::is_of_server_certificate;
+    taken_but_for(missed, put_together(files, first, gather, &nothing))
 }
 
 /// As [`load`], from texts; only files of certificates and zones named in them
@@ -340,6 +342,19 @@ fn assemble(files: Vec<(PathBuf, Vec<u8>)>, first: Option<&Path>, gather: Gather
 /// No past is known.
 fn nothing(_: &Settings) -> StartUps {
     StartUps::new()
+}
+
+/// What was loaded if all errors are `spared` ones, which come beside it.
+fn taken_but_for(
+    spared: impl Fn(&ProblemKind) -> bool,
+    (loaded, report): (Loaded, Report),
+) -> Result<(Loaded, Option<Report>), Report> {
+    let mut errors = report.problems.iter().filter(|problem| problem.severity == Severity::Error);
+    match (report.has_errors(), errors.all(|problem| spared(&problem.kind))) {
+        (false, _) => taken((loaded, report)).map(|loaded| (loaded, None)),
+        (true, true) => Ok((loaded, Some(report))),
+        (true, false) => Err(report),
+    }
 }
 
 fn taken((mut loaded, report): (Loaded, Report)) -> Result<Loaded, Report> {

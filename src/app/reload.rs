@@ -24,7 +24,7 @@ use tracing::{error, info, warn};
 
 use super::{Control, systemd};
 use crate::authority::Prepared;
-use crate::config::{self, Identity, Later, Loaded, Look, Report, Settings};
+use crate::config::{self, Identity, Later, Loaded, Look, Report, Settings, Severity};
 use crate::model::{Model, Name, Serial, Soa};
 use crate::os;
 use crate::serve::Certificates;
@@ -83,10 +83,13 @@ pub(super) struct Request {
     pub told: oneshot::Sender<Result<String, String>>,
 }
 
+/// What was loaded, and what is wrong with its certificate alone.
+type Read = Result<(Loaded, Option<Report>), Report>;
+
 /// Reads the configuration again, on request or when its files have changed.
 pub struct Reloader {
     paths: Vec<PathBuf>,
-    load: fn(&[PathBuf]) -> Result<Loaded, Report>,
+    load: fn(&[PathBuf]) -> Read,
     settings: Settings,
     /// What was read at the start.
     started: Settings,
@@ -166,15 +169,30 @@ struct Attempt {
     reloaded: Result<Reloaded, ReloadError>,
     /// Another certificate to show.
     identity: Option<Identity>,
+    /// What is wrong with the one that the files name, so that the last good one
+    /// stays.
+    kept: Option<Report>,
 }
 
 impl Attempt {
     fn new(reloaded: Result<Reloaded, ReloadError>) -> Attempt {
-        Attempt { reloaded, identity: None }
+        Attempt { reloaded, identity: None, kept: None }
+    }
+
+    /// Why the certificate stays, where another one is named.
+    fn stays(&self) -> Option<String> {
+        const STAYS: &str =
+            "the certificate in force stays, and a start would be refused; all else is taken:";
+        self.kept.as_ref().map(|report| format!("{STAYS}\n{}", report.text(false).trim_end()))
     }
 
     /// What came of it, for who asked.
     fn summary(&self) -> Result<String, String> {
+        let told = self.told()?;
+        Ok(self.stays().map_or_else(|| told.clone(), |stays| format!("{told}\n{stays}")))
+    }
+
+    fn told(&self) -> Result<String, String> {
         match &self.reloaded {
             Ok(Reloaded::Unchanged { later, .. }) => {
                 let what = match self.identity {
@@ -202,7 +220,11 @@ impl Attempt {
 
     /// Logs it, and puts a new configuration in force.
     fn tell(self, control: &Control, certificates: Option<&Certificates>) {
-        let replaced = self.identity.is_some();
+        let stays = self.stays();
+        let replaced = self.identity.is_some() || stays.is_some();
+        if let Some(stays) = stays {
+            warn!("{stays}");
+        }
         if let (Some(identity), Some(certificates)) = (self.identity, certificates) {
             show(&identity, certificates);
         }
@@ -244,7 +266,7 @@ impl Reloader {
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Reloader {
             paths: watch.paths,
-            load: config::load,
+            load: config::load_beside_certificate,
             started: loaded.settings.clone(),
             settings: loaded.settings,
             model: loaded.model,
@@ -330,12 +352,13 @@ impl Reloader {
         let mut weighing = tokio::task::spawn_blocking(move || {
             let loaded = load(&paths);
             let named_files = match &loaded {
-                Ok(loaded) => loaded.named_files.clone(),
+                Ok((loaded, _)) => loaded.named_files.clone(),
                 Err(report) => report.named_files.clone(),
             };
+            let (loaded, kept) = apart(loaded, settings.identity.as_ref());
             let (settings, reloaded) = weigh(loaded, settings, &started, model, force);
             os::give_back_memory();
-            (settings, reloaded, named_files)
+            (settings, reloaded, kept, named_files)
         });
         let weighed = match timeout(SLOW_LOAD, &mut weighing).await {
             Ok(weighed) => weighed,
@@ -344,19 +367,17 @@ impl Reloader {
                 weighing.await
             }
         };
-        let Ok((mut settings, reloaded, named_files)) = weighed else {
+        let Ok((settings, reloaded, kept, named_files)) = weighed else {
             return Attempt::new(Err(ReloadError::Defect));
         };
-        if reloaded.is_err() {
-            settings.identity.clone_from(&self.settings.identity); // the last good one, as all else
-        }
         let identity = settings.identity.clone().filter(|_| self.certificates.is_some());
         let identity =
             identity.filter(|new| !self.settings.identity.as_ref().is_some_and(|old| old.is_as(new)));
         self.settings = settings;
         self.read.named = sight(named_files.iter().map(|look| look.seen));
         self.named = named_files.into_iter().map(|Look { path, .. }| path).collect();
-        let was_refused = std::mem::replace(&mut self.refused, reloaded.is_err());
+        let kept = kept.filter(|_| reloaded.is_ok());
+        let was_refused = std::mem::replace(&mut self.refused, reloaded.is_err() || kept.is_some());
         let reloaded = match reloaded {
             Ok(Reloaded::Unchanged { later, .. }) => Ok(Reloaded::Unchanged { was_refused, later }),
             other => other,
@@ -364,7 +385,21 @@ impl Reloader {
         if let Ok(Reloaded::Changed { prepared, .. }) = &reloaded {
             self.model = Arc::clone(prepared.model());
         }
-        Attempt { reloaded, identity }
+        Attempt { reloaded, identity, kept }
+    }
+}
+
+/// What was loaded; and what is wrong with its certificate, if the one `in_force`
+/// can stand in for it.
+fn apart(loaded: Read, in_force: Option<&Identity>) -> (Result<Loaded, Report>, Option<Report>) {
+    match (loaded, in_force) {
+        (Ok((mut loaded, Some(mut report))), Some(in_force)) => {
+            report.problems.retain(|problem| problem.severity == Severity::Error);
+            loaded.settings.identity = Some(in_force.clone());
+            (Ok(loaded), Some(report))
+        }
+        (Ok((_, Some(report))), None) | (Err(report), _) => (Err(report), None),
+        (Ok((loaded, None)), _) => (Ok(loaded), None),
     }
 }
 
@@ -561,17 +596,18 @@ mod tests {
 
     #[tokio::test]
     async fn a_load_that_panics_changes_nothing() {
-        fn good(_: &[PathBuf]) -> Result<Loaded, Report> {
+        fn good(_: &[PathBuf]) -> Read {
             let text = "zone: example.com\nrecords: { '': { type: NS, value: ns.example.net. } }\n";
-            config::load_texts(vec![("a.yaml".into(), text.into())])
+            config::load_texts(vec![("a.yaml".into(), text.into())]).map(|loaded| (loaded, None))
         }
-        let mut reloader = Reloader::new(Watch::begin(Vec::new()).unwrap(), good(&[]).unwrap());
+        let mut reloader = Reloader::new(Watch::begin(Vec::new()).unwrap(), good(&[]).unwrap().0);
         reloader.load = |_| panic!("on purpose");
         assert!(matches!(
             reloader.read_files(Sight::default(), false).await.reloaded,
             Err(ReloadError::Defect)
         ));
-        reloader.load = |_| config::load_texts(vec![("a.yaml".into(), "zone: [".into())]);
+        reloader.load =
+            |_| config::load_texts(vec![("a.yaml".into(), "zone: [".into())]).map(|loaded| (loaded, None));
         assert!(matches!(
             reloader.read_files(Sight::default(), false).await.reloaded,
             Err(ReloadError::Config(_))

@@ -270,8 +270,13 @@ impl Gather {
         !self.problems.borrow().is_empty()
     }
 
+    /// Whether there is an error that may leave its mark on the rest. What is wrong
+    /// with the server's certificate doesn't.
     pub fn has_errors(&self) -> bool {
-        self.problems.borrow().iter().any(|found| found.problem.severity == Severity::Error)
+        let marks = |problem: &Problem| {
+            problem.severity == Severity::Error && !problem.kind.is_of_server_certificate()
+        };
+        self.problems.borrow().iter().any(|found| marks(&found.problem))
     }
 
     /// All problems: of whole files first, then in the order of the files.

@@ -319,6 +319,13 @@ kinds! {
     alias_target: AliasTarget { target: String, rtype: String } => "the {rtype} record points to {target}, which is a CNAME";
 }
 
+impl ProblemKind {
+    /// Whether it is of the files that encrypted transports show.
+    pub fn is_of_server_certificate(&self) -> bool {
+        matches!(self, ProblemKind::CertificateFile { .. } | ProblemKind::OtherPrivateKey {})
+    }
+}
+
 impl Report {
     /// Whether the configuration is refused.
     pub fn has_errors(&self) -> bool {
