@@ -377,7 +377,8 @@ impl Reloader {
         self.read.named = sight(named_files.iter().map(|look| look.seen));
         self.named = named_files.into_iter().map(|Look { path, .. }| path).collect();
         let kept = kept.filter(|_| reloaded.is_ok());
-        let was_refused = std::mem::replace(&mut self.refused, reloaded.is_err() || kept.is_some());
+        let refused = reloaded.is_err() || kept.is_some();
+        let was_refused = std::mem::replace(&mut self.refused, refused) && !refused;
         let reloaded = match reloaded {
             Ok(Reloaded::Unchanged { later, .. }) => Ok(Reloaded::Unchanged { was_refused, later }),
             other => other,

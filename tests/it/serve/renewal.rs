@@ -139,6 +139,10 @@ fn a_certificate_that_is_gone_holds_up_no_other_change_and_says_where_it_is_name
     folder.replace("a.yaml", &with("192.0.2.8"));
     answers("192.0.2.8");
     let mark = hale.mark();
+    hale.signal(rustix::process::Signal::HUP);
+    hale.line_after(mark, "the certificate in force stays");
+    assert_eq!(hale.count("it is in order"), 0, "{}", hale.log());
+    let mark = hale.mark();
     put(&folder, &first);
     hale.line_after(mark, "it is in order, and says what is in force");
     let mark = hale.mark();
