@@ -32,6 +32,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinHandle};
@@ -124,9 +125,13 @@ impl From<ListenError> for StartError {
     }
 }
 
+/// What answers, for those who look at it from beside: none before it does, and
+/// after a stop.
+type Serving = Mutex<Option<serve::Server>>;
+
 /// A running server.
 pub struct Running {
-    server: serve::Server,
+    server: Arc<Serving>,
     /// What encrypted transports show, where there are any.
     certificates: Option<Arc<Certificates>>,
     control: Control,
@@ -374,6 +379,7 @@ pub async fn start_with(
     let prober = Arc::new(Prober::new());
     let lookups = Arc::new(Lookups::new(&settings.resolvers, clock));
     let (history, notices) = announcer.counts();
+    let serving = Arc::new(Serving::default());
     let desk = Desk {
         control: control.clone(),
         clock,
@@ -383,6 +389,7 @@ pub async fn start_with(
         places: Desk::places(),
         lookups: Arc::clone(&lookups),
         upkeep: Upkeep { history, notices, journal: journal.as_ref().map(Journal::counts) },
+        serving: Arc::downgrade(&serving),
     };
     let task = EngineTask {
         engine,
@@ -427,7 +434,17 @@ pub async fn start_with(
     for serve::Listener { kind, address } in server.listeners() {
         info!(zones = loaded.model.zones.len(), "serving on {address} ({kind})");
     }
-    Ok(Running { server, certificates, control, engine, desk, reloads: wanted_reloads, stop, threads })
+    *serving.lock() = Some(server);
+    Ok(Running {
+        server: serving,
+        certificates,
+        control,
+        engine,
+        desk,
+        reloads: wanted_reloads,
+        stop,
+        threads,
+    })
 }
 
 /// Lets operators ask at the directory's socket, if there can be one.
@@ -463,7 +480,7 @@ async fn listen(listener: Option<Listener>, desk: Arc<Desk>) -> std::convert::In
 impl Running {
     /// Where it answers, port 0 resolved.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.server.addresses()
+        self.server.lock().as_ref().map(serve::Server::addresses).unwrap_or_default()
     }
 
     /// A way to hand over another configuration.
@@ -478,12 +495,12 @@ impl Running {
 
     /// What the transports have counted.
     pub fn counters(&self) -> serve::Totals {
-        self.server.counters()
+        self.server.lock().as_ref().map(serve::Server::counters).unwrap_or_default()
     }
 
     /// Tells whether everything that answers is alive.
     fn pulse(&self) -> Pulse {
-        self.server.pulse()
+        self.server.lock().as_ref().expect("only a stop takes it out, and the rest with it").pulse()
     }
 
     /// Waits until the engine ends, which it does only by a defect.
@@ -497,6 +514,7 @@ impl Running {
         if let Some(desk) = desk {
             desk.abort(); // its socket's file goes with it
         }
+        let server = server.lock().take().expect("only a stop takes it out");
         let totals = server.stop().await;
         drop(stop);
         if !engine.is_finished() {
@@ -525,7 +543,7 @@ fn queries(totals: &serve::Totals) -> Queries {
             dropped: totals.rate_dropped,
             unproxied: totals.unproxied + totals.proxy_errors,
             overflows: totals.overflows,
-            refused: totals.refused,
+            unsent: totals.refused,
             evicted: totals.evicted,
             panics: totals.panics,
             restarts: totals.restarts,
@@ -813,7 +831,6 @@ pub async fn serve(
     user: Option<String>,
 ) -> Result<(), StartError> {
     use tokio::signal::unix::{SignalKind, signal};
-    let watch = watch.and_of(&loaded.settings);
     let on = |kind| signal(kind).map_err(StartError::Signals);
     let mut terminate = on(SignalKind::terminate())?;
     let mut interrupt = on(SignalKind::interrupt())?;

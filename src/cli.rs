@@ -4,6 +4,7 @@
 //! the socket in its state directory.
 
 mod probe;
+mod served;
 mod status;
 mod table;
 

@@ -14,6 +14,7 @@
 mod allow;
 mod file;
 mod find;
+mod later;
 mod lower;
 mod place;
 mod problem;
@@ -40,6 +41,7 @@ pub use value::{duration, show as show_duration, weight, weight_help};
 pub use words::nearest;
 
 pub use find::look;
+pub use later::Later;
 pub use problem::{Also, Excerpt, Look, Problem, ProblemKind, Report, Severity};
 
 use crate::clock;
@@ -63,8 +65,9 @@ pub struct Loaded {
     pub lints: Vec<Problem>,
     /// The files that were read, in the order of the paths; those of zones last.
     pub files: Vec<PathBuf>,
-    /// Those of zones, which may lie anywhere.
-    pub zone_files: Vec<Look>,
+    /// All that they name: those of zones, certificates, keys and secrets, which
+    /// may lie anywhere.
+    pub named_files: Vec<Look>,
 }
 
 impl Loaded {
@@ -282,17 +285,19 @@ pub fn load_promising(paths: &[PathBuf]) -> Result<(Loaded, Option<Report>), Rep
     let gather = Gather::default();
     let files = find::read_all(paths, MAX_FILE, &gather);
     let first = paths.first().map(PathBuf::as_path);
-    let (mut loaded, report) = put_together(files, first, gather, &nothing);
-    let mut errors = report.problems.iter().filter(|problem| problem.severity == Severity::Error);
-    let missed = |problem: &Problem| matches!(problem.kind, ProblemKind::SloMissed { .. });
-    match (report.has_errors(), errors.all(missed)) {
-        (false, _) => {
-            loaded.lints = report.problems;
-            Ok((loaded, None))
-        }
-        (true, true) => Ok((loaded, Some(report))),
-        (true, false) => Err(report),
-    }
+    let missed = |kind: &ProblemKind| matches!(kind, ProblemKind::SloMissed { .. });
+    taken_but_for(missed, put_together(files, first, gather, &nothing))
+}
+
+/// As [`load`], but a certificate of the server's that can't be used refuses
+/// nothing: what is wrong with it comes beside what was loaded, for a server that
+/// has one already. Then [`Settings::identity`] is none.
+pub fn load_beside_certificate(paths: &[PathBuf]) -> Result<(Loaded, Option<Report>), Report> {
+    let gather = Gather::default();
+    let files = find::read_all(paths, MAX_FILE, &gather);
+    let first = paths.first().map(PathBuf::as_path);
+    let missed = ProblemKind::is_of_server_certificate;
+    taken_but_for(missed, put_together(files, first, gather, &nothing))
 }
 
 /// As [`load`], from texts; only files of certificates and zones named in them
@@ -337,6 +342,19 @@ fn assemble(files: Vec<(PathBuf, Vec<u8>)>, first: Option<&Path>, gather: Gather
 /// No past is known.
 fn nothing(_: &Settings) -> StartUps {
     StartUps::new()
+}
+
+/// What was loaded if all errors are `spared` ones, which come beside it.
+fn taken_but_for(
+    spared: impl Fn(&ProblemKind) -> bool,
+    (loaded, report): (Loaded, Report),
+) -> Result<(Loaded, Option<Report>), Report> {
+    let mut errors = report.problems.iter().filter(|problem| problem.severity == Severity::Error);
+    match (report.has_errors(), errors.all(|problem| spared(&problem.kind))) {
+        (false, _) => taken((loaded, report)).map(|loaded| (loaded, None)),
+        (true, true) => Ok((loaded, Some(report))),
+        (true, false) => Err(report),
+    }
 }
 
 fn taken((mut loaded, report): (Loaded, Report)) -> Result<Loaded, Report> {
@@ -409,11 +427,11 @@ fn put_together(
     drop(nodes);
 
     allow::unknown(&gather);
+    let named_files = gather.looks();
     let problems = gather.into_problems(&settings.allow_lints);
-    let zone_files = zone_files.into_looks();
-    for look in &zone_files {
-        if !paths.contains(&look.path) {
-            paths.push(look.path.clone());
+    for path in zone_files.into_paths() {
+        if !paths.contains(&path) {
+            paths.push(path);
         }
     }
     let loaded = Loaded {
@@ -421,9 +439,9 @@ fn put_together(
         model: Arc::new(model),
         lints: Vec::new(),
         files: paths,
-        zone_files: zone_files.clone(),
+        named_files: named_files.clone(),
     };
-    (loaded, Report { problems, zone_files })
+    (loaded, Report { problems, named_files })
 }
 
 /// A file's text, its byte order mark taken off.

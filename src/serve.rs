@@ -64,7 +64,7 @@ use crate::authority::Snapshot;
 use crate::clock::Clock;
 use crate::model::RateLimit;
 use crate::os::Privileged;
-use crate::publish::Reader;
+use crate::publish::{Glance, Reader};
 use crate::wire::{self, Client, Replied, Service, Transport};
 
 /// The shape of `wire::respond`.
@@ -367,7 +367,8 @@ impl Claim {
             runtime.spawn(acceptor.map_err(failed("accept connections on"))?.run(stopped))
         };
         if let Some(limiter) = &limiter {
-            runtime.spawn(tell_limited(Arc::clone(limiter), clock, stop.subscribe()));
+            let telling = tell_limited(Arc::clone(limiter), reader.glance(), clock, stop.subscribe());
+            runtime.spawn(telling);
         }
         let task = udp::Task { reader, services, respond, limiter, proxies, clock };
         let (ended, workers_ended) = mpsc::channel(1);
@@ -469,16 +470,27 @@ impl Drop for Server {
     }
 }
 
-/// Looks once a second who begins and ends to be limited, and tells.
-async fn tell_limited(limiter: Arc<Limiter>, clock: Clock, mut stop: watch::Receiver<bool>) {
+/// Looks once a second who begins and ends to be limited, and tells. A name is
+/// looked for among those of now: at worst a reload in that second makes it
+/// another one's, or none.
+async fn tell_limited(
+    limiter: Arc<Limiter>,
+    snapshots: Glance<Snapshot>,
+    clock: Clock,
+    mut stop: watch::Receiver<bool>,
+) {
     let mut teller = Teller::new();
     let suffix = if limiter.log_only { "; log_only: sent all the same" } else { "" };
     while timeout(Duration::from_secs(1), stop.changed()).await.is_err() {
         for line in teller.look(&limiter, clock.milliseconds()) {
-            match line.begins {
-                true => tracing::warn!("{line}{suffix}"),
-                false => tracing::info!("{line}"),
+            if !line.begins {
+                tracing::info!("{line}");
+                continue;
             }
+            let names = Arc::clone(&snapshots.newest().names);
+            let asked = line.asked(|number| names.numbered(number));
+            let asked = asked.map(|name| format!(", first for {name}")).unwrap_or_default();
+            tracing::warn!("{line}{asked}{suffix}");
         }
     }
 }

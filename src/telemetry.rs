@@ -262,7 +262,7 @@ pub struct Trouble {
     /// Lost before they were looked at.
     pub overflows: u64,
     /// Replies that the kernel would not send.
-    pub refused: u64,
+    pub unsent: u64,
     /// Connections closed to make room.
     pub evicted: u64,
     pub panics: u64,
@@ -275,7 +275,7 @@ pub fn tell_queries(so_far: &Queries) {
     if *trouble == Trouble::default() {
         return info!(queries, replies, %over, "queries since the start");
     }
-    let Trouble { slipped, dropped, unproxied, overflows, refused, evicted, panics, restarts } = *trouble;
+    let Trouble { slipped, dropped, unproxied, overflows, unsent, evicted, panics, restarts } = *trouble;
     info!(
         queries,
         replies,
@@ -284,7 +284,7 @@ pub fn tell_queries(so_far: &Queries) {
         dropped,
         unproxied,
         overflows,
-        refused,
+        unsent,
         evicted,
         panics,
         restarts,

@@ -6,15 +6,15 @@
 mod orders;
 mod why;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{Duration, Instant, sleep};
 
-use super::Control;
 use super::lookups::Lookups;
 use super::reload::Request as ReloadRequest;
 use super::threads::Places;
+use super::{Control, Serving};
 use crate::clock::Clock;
 use crate::config::Loaded;
 use crate::control::{Answer, Done, Operator, Refusal, Request, view};
@@ -23,7 +23,7 @@ use crate::health::{ProbeTask, Seen, Table};
 use crate::model::{is_called, names_host};
 use crate::moment::Moment;
 use crate::probe::Prober;
-use crate::{history, notify, state};
+use crate::{history, notify, serve, state};
 use why::Whys;
 
 /// So many probes that operators ask for run at once.
@@ -67,6 +67,8 @@ pub(super) struct Desk {
     pub places: Arc<Semaphore>,
     pub lookups: Arc<Lookups>,
     pub upkeep: Upkeep,
+    /// Gone with the server.
+    pub serving: Weak<Serving>,
 }
 
 impl Desk {
@@ -126,7 +128,15 @@ impl Desk {
         why
     }
 
+    /// What the transports have counted.
+    fn served(&self) -> Option<view::Served> {
+        let serving = self.serving.upgrade()?;
+        let totals = serving.lock().as_ref()?.counters();
+        Some(served(&totals))
+    }
+
     async fn status(&self, of: Option<String>) -> Answer {
+        let served = if of.is_none() { self.served() } else { None };
         let asked = self.control.ask(move |engine, now| status(engine, of.as_deref(), now)).await;
         match asked {
             // made into texts here, not where the engine waits
@@ -134,6 +144,7 @@ impl Desk {
                 let mut shown = view::Status::from(status);
                 whys.put_into(&mut shown, &self.lookups);
                 shown.kept = self.upkeep.view();
+                shown.served = served;
                 Answer::Status(Box::new(shown))
             }
             Some(Err(refusal)) => Answer::Refused(refusal),
@@ -220,6 +231,35 @@ impl Operator for Desk {
             Request::Probe { of } => self.probe(of).await,
             Request::Reload { force } => self.reload(force).await,
         }
+    }
+}
+
+/// Counts as they are shown.
+fn served(totals: &serve::Totals) -> view::Served {
+    let serve::Transports { udp, tcp, tls, https, quic } = totals.over;
+    let [noerror, formerr, servfail, nxdomain, notimp, refused, yxdomain, ..] = totals.rcodes;
+    view::Served {
+        queries: totals.queries,
+        over: view::Over { udp, tcp, tls, https, quic },
+        replies: totals.replies(),
+        rcodes: view::Rcodes { noerror, formerr, servfail, nxdomain, notimp, refused, yxdomain },
+        truncated: totals.truncated,
+        unanswered: totals.dropped(),
+        slipped: totals.rate_slipped,
+        dropped: totals.rate_dropped,
+        overflows: totals.overflows,
+        unsent: totals.refused,
+        unproxied: totals.unproxied,
+        unproxied_connections: totals.proxy_errors,
+        connections: totals.accepted,
+        open: totals.open,
+        evicted: totals.evicted,
+        accept_errors: totals.accept_errors,
+        handshakes_failed: totals.handshakes_failed,
+        retried: totals.retried,
+        protocol_errors: totals.protocol_errors,
+        panics: totals.panics,
+        restarts: totals.restarts,
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Files are looked at twice a second by name, inode, size and time of change,
 //! which sees renames, symlinks that are swapped and file systems that send no
-//! events alike; so are the files of zones that were named when they were read
-//! last, wherever they lie. A change is read once it has stood still for one look, or when
+//! events alike; so are the files of zones, certificates and secrets that were
+//! named when they were read last, wherever they lie. A change is read once it has stood still for one look, or when
 //! it never does. One load runs at a time, on a thread of its own: a file system
 //! that hangs holds up nobody else. What cannot be used changes nothing.
 
@@ -24,7 +24,7 @@ use tracing::{error, info, warn};
 
 use super::{Control, systemd};
 use crate::authority::Prepared;
-use crate::config::{self, Identity, Loaded, Look, Report, Settings};
+use crate::config::{self, Identity, Later, Loaded, Look, Report, Settings, Severity};
 use crate::model::{Model, Name, Serial, Soa};
 use crate::os;
 use crate::serve::Certificates;
@@ -47,8 +47,6 @@ const PROBLEMS_LOGGED: usize = 20;
 pub struct Watch {
     paths: Vec<PathBuf>,
     seen: u64,
-    /// What the server's certificate and key looked like.
-    identity_seen: u64,
     hangup: Signal,
 }
 
@@ -58,13 +56,7 @@ impl Watch {
     pub fn begin(paths: Vec<PathBuf>) -> io::Result<Watch> {
         let hangup = signal(SignalKind::hangup())?;
         let seen = fingerprint(&paths);
-        Ok(Watch { paths, seen, identity_seen: 0, hangup })
-    }
-
-    /// Looks also at the files of the certificate and key that were read. To be
-    /// called right after that.
-    pub(super) fn and_of(self, settings: &Settings) -> Watch {
-        Watch { identity_seen: identity_fingerprint(settings.identity.as_ref()), ..self }
+        Ok(Watch { paths, seen, hangup })
     }
 
     /// The paths as they were given.
@@ -76,11 +68,10 @@ impl Watch {
 /// What can be seen of all files without reading them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sight {
-    /// Of the certificate and its key.
-    identity: u64,
-    /// Of all below the paths.
+    /// Of all below the paths,
     paths: u64,
-    zone_files: u64,
+    /// and of what those have named.
+    named: u64,
 }
 
 /// An operator wants the files read now.
@@ -92,11 +83,16 @@ pub(super) struct Request {
     pub told: oneshot::Sender<Result<String, String>>,
 }
 
+/// What was loaded, and what is wrong with its certificate alone.
+type Read = Result<(Loaded, Option<Report>), Report>;
+
 /// Reads the configuration again, on request or when its files have changed.
 pub struct Reloader {
     paths: Vec<PathBuf>,
-    load: fn(&[PathBuf]) -> Result<Loaded, Report>,
+    load: fn(&[PathBuf]) -> Read,
     settings: Settings,
+    /// What was read at the start.
+    started: Settings,
     model: Arc<Model>,
     hangup: Signal,
     requests: mpsc::Receiver<Request>,
@@ -105,8 +101,8 @@ pub struct Reloader {
     looks: Interval,
     /// What encrypted transports show.
     certificates: Option<Arc<Certificates>>,
-    /// Files of zones that what was read last has named.
-    zone_files: Arc<[PathBuf]>,
+    /// Files that what was read last has named.
+    named: Arc<[PathBuf]>,
     /// What the files looked like when they were last read.
     read: Sight,
     /// What they looked like a moment ago, if that was different.
@@ -119,11 +115,13 @@ pub struct Reloader {
 #[derive(Debug)]
 enum Reloaded {
     /// The files say what they said before.
-    Unchanged { was_refused: bool },
+    Unchanged { was_refused: bool, later: Vec<Later> },
     /// This is new.
     Changed {
         prepared: Prepared,
-        settings_changed: bool,
+        /// What takes a start, and whether that is news.
+        later: Vec<Later>,
+        other_later: bool,
         /// What is worth a second look.
         notes: Vec<String>,
     },
@@ -171,28 +169,43 @@ struct Attempt {
     reloaded: Result<Reloaded, ReloadError>,
     /// Another certificate to show.
     identity: Option<Identity>,
+    /// What is wrong with the one that the files name, so that the last good one
+    /// stays.
+    kept: Option<Report>,
 }
 
 impl Attempt {
     fn new(reloaded: Result<Reloaded, ReloadError>) -> Attempt {
-        Attempt { reloaded, identity: None }
+        Attempt { reloaded, identity: None, kept: None }
+    }
+
+    /// Why the certificate stays, where another one is named.
+    fn stays(&self) -> Option<String> {
+        const STAYS: &str =
+            "the certificate in force stays, and a start would be refused; all else is taken:";
+        self.kept.as_ref().map(|report| format!("{STAYS}\n{}", report.text(false).trim_end()))
     }
 
     /// What came of it, for who asked.
     fn summary(&self) -> Result<String, String> {
+        let told = self.told()?;
+        Ok(self.stays().map_or_else(|| told.clone(), |stays| format!("{told}\n{stays}")))
+    }
+
+    fn told(&self) -> Result<String, String> {
         match &self.reloaded {
-            Ok(Reloaded::Unchanged { .. }) if self.identity.is_some() => {
-                Ok("another certificate is in force; nothing else has changed".to_owned())
+            Ok(Reloaded::Unchanged { later, .. }) => {
+                let what = match self.identity {
+                    Some(_) => "another certificate is in force; nothing else has changed",
+                    None => "nothing has changed",
+                };
+                Ok(waiting(later).map_or_else(|| what.to_owned(), |later| format!("{what}; {later}")))
             }
-            Ok(Reloaded::Unchanged { .. }) => Ok("nothing has changed".to_owned()),
-            Ok(Reloaded::Changed { prepared, settings_changed, notes }) => {
+            Ok(Reloaded::Changed { prepared, later, notes, .. }) => {
                 let model = prepared.model();
                 let balancers: usize = model.zones.iter().map(|zone| zone.load_balancers.len()).sum();
                 let endpoints: usize = model.pools.iter().map(|pool| pool.endpoints.len()).sum();
-                let later = match settings_changed {
-                    true => "; what has changed of `server:` takes effect with the next start",
-                    false => "",
-                };
+                let later = waiting(later).map(|later| format!("; {later}")).unwrap_or_default();
                 let notes: String = notes.iter().map(|note| format!("\n{note}")).collect();
                 Ok(format!(
                     "configuration reloaded: zones {}, load balancers {balancers}, pools {}, endpoints \
@@ -207,30 +220,43 @@ impl Attempt {
 
     /// Logs it, and puts a new configuration in force.
     fn tell(self, control: &Control, certificates: Option<&Certificates>) {
-        let replaced = self.identity.is_some();
+        let stays = self.stays();
+        let replaced = self.identity.is_some() || stays.is_some();
+        if let Some(stays) = stays {
+            warn!("{stays}");
+        }
         if let (Some(identity), Some(certificates)) = (self.identity, certificates) {
             show(&identity, certificates);
         }
         match self.reloaded {
-            Ok(Reloaded::Unchanged { was_refused: false }) if replaced => {}
-            Ok(Reloaded::Unchanged { was_refused: false }) => {
+            Ok(Reloaded::Unchanged { was_refused: false, .. }) if replaced => {}
+            Ok(Reloaded::Unchanged { was_refused: false, .. }) => {
                 info!("configuration read again: nothing has changed");
             }
-            Ok(Reloaded::Unchanged { was_refused: true }) => {
+            Ok(Reloaded::Unchanged { was_refused: true, .. }) => {
                 info!("configuration read again: it is in order, and says what is in force");
             }
-            Ok(Reloaded::Changed { prepared, settings_changed, notes }) => {
+            Ok(Reloaded::Changed { prepared, later, other_later, notes }) => {
                 for note in notes {
                     warn!("{note}");
                 }
-                if settings_changed {
-                    warn!("`server:` has changed; that part takes effect with the next start");
+                match waiting(&later) {
+                    Some(later) if other_later => warn!("{later}"),
+                    None if other_later => info!("`server:` is again what this server was started with"),
+                    _ => {}
                 }
                 control.apply(prepared);
             }
             Err(error) => error!("configuration not reloaded, the last good one stays in force:\n{error}"),
         }
     }
+}
+
+/// What takes effect with the next start; none if nothing does.
+fn waiting(later: &[Later]) -> Option<String> {
+    let keys: Vec<String> = later.iter().map(Later::to_string).collect();
+    let what = "what has changed of `server:` takes effect with the next start";
+    (!keys.is_empty()).then(|| format!("{what}: {}", keys.join("; ")))
 }
 
 impl Reloader {
@@ -240,20 +266,17 @@ impl Reloader {
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Reloader {
             paths: watch.paths,
-            load: config::load,
+            load: config::load_beside_certificate,
+            started: loaded.settings.clone(),
             settings: loaded.settings,
             model: loaded.model,
             refused: false,
             looks,
             hangup: watch.hangup,
             requests: mpsc::channel(1).1,
-            read: Sight {
-                paths: watch.seen,
-                identity: watch.identity_seen,
-                zone_files: sight(loaded.zone_files.iter().map(|look| look.seen)),
-            },
+            read: Sight { paths: watch.seen, named: sight(loaded.named_files.iter().map(|look| look.seen)) },
             certificates: None,
-            zone_files: loaded.zone_files.into_iter().map(|look| look.path).collect(),
+            named: loaded.named_files.into_iter().map(|look| look.path).collect(),
             pending: None,
             unrest: 0,
         }
@@ -313,12 +336,10 @@ impl Reloader {
 
     /// How the files look now.
     async fn look(&self) -> Sight {
-        let (paths, zone_files) = (self.paths.clone(), Arc::clone(&self.zone_files));
-        let identity = self.settings.identity.clone();
+        let (paths, named) = (self.paths.clone(), Arc::clone(&self.named));
         let look = move || Sight {
             paths: fingerprint(&paths),
-            identity: identity_fingerprint(identity.as_ref()),
-            zone_files: sight(zone_files.iter().map(|path| config::look(path))),
+            named: sight(named.iter().map(|path| config::look(path))),
         };
         tokio::task::spawn_blocking(look).await.unwrap_or(self.read)
     }
@@ -327,15 +348,17 @@ impl Reloader {
         (self.read, self.pending, self.unrest) = (seen, None, 0);
         let (load, paths) = (self.load, self.paths.clone());
         let (settings, model) = (self.settings.clone(), Arc::clone(&self.model));
+        let started = self.started.clone();
         let mut weighing = tokio::task::spawn_blocking(move || {
             let loaded = load(&paths);
-            let zone_files = match &loaded {
-                Ok(loaded) => loaded.zone_files.clone(),
-                Err(report) => report.zone_files.clone(),
+            let named_files = match &loaded {
+                Ok((loaded, _)) => loaded.named_files.clone(),
+                Err(report) => report.named_files.clone(),
             };
-            let (settings, reloaded) = weigh(loaded, settings, model, force);
+            let (loaded, kept) = apart(loaded, settings.identity.as_ref());
+            let (settings, reloaded) = weigh(loaded, settings, &started, model, force);
             os::give_back_memory();
-            (settings, reloaded, zone_files)
+            (settings, reloaded, kept, named_files)
         });
         let weighed = match timeout(SLOW_LOAD, &mut weighing).await {
             Ok(weighed) => weighed,
@@ -344,33 +367,40 @@ impl Reloader {
                 weighing.await
             }
         };
-        let Ok((mut settings, reloaded, zone_files)) = weighed else {
+        let Ok((settings, reloaded, kept, named_files)) = weighed else {
             return Attempt::new(Err(ReloadError::Defect));
         };
-        if reloaded.is_err() {
-            settings.identity.clone_from(&self.settings.identity); // the last good one, as all else
-        }
         let identity = settings.identity.clone().filter(|_| self.certificates.is_some());
         let identity =
             identity.filter(|new| !self.settings.identity.as_ref().is_some_and(|old| old.is_as(new)));
-        let elsewhere = |identity: Option<&Identity>| {
-            identity.map(|identity| (identity.certificate.clone(), identity.private_key.clone()))
-        };
-        if elsewhere(settings.identity.as_ref()) != elsewhere(self.settings.identity.as_ref()) {
-            self.read.identity = identity_fingerprint(settings.identity.as_ref());
-        }
         self.settings = settings;
-        self.read.zone_files = sight(zone_files.iter().map(|look| look.seen));
-        self.zone_files = zone_files.into_iter().map(|Look { path, .. }| path).collect();
-        let was_refused = std::mem::replace(&mut self.refused, reloaded.is_err());
+        self.read.named = sight(named_files.iter().map(|look| look.seen));
+        self.named = named_files.into_iter().map(|Look { path, .. }| path).collect();
+        let kept = kept.filter(|_| reloaded.is_ok());
+        let refused = reloaded.is_err() || kept.is_some();
+        let was_refused = std::mem::replace(&mut self.refused, refused) && !refused;
         let reloaded = match reloaded {
-            Ok(Reloaded::Unchanged { .. }) => Ok(Reloaded::Unchanged { was_refused }),
+            Ok(Reloaded::Unchanged { later, .. }) => Ok(Reloaded::Unchanged { was_refused, later }),
             other => other,
         };
         if let Ok(Reloaded::Changed { prepared, .. }) = &reloaded {
             self.model = Arc::clone(prepared.model());
         }
-        Attempt { reloaded, identity }
+        Attempt { reloaded, identity, kept }
+    }
+}
+
+/// What was loaded; and what is wrong with its certificate, if the one `in_force`
+/// can stand in for it.
+fn apart(loaded: Read, in_force: Option<&Identity>) -> (Result<Loaded, Report>, Option<Report>) {
+    match (loaded, in_force) {
+        (Ok((mut loaded, Some(mut report))), Some(in_force)) => {
+            report.problems.retain(|problem| problem.severity == Severity::Error);
+            loaded.settings.identity = Some(in_force.clone());
+            (Ok(loaded), Some(report))
+        }
+        (Ok((_, Some(report))), None) | (Err(report), _) => (Err(report), None),
+        (Ok((loaded, None)), _) => (Ok(loaded), None),
     }
 }
 
@@ -387,11 +417,12 @@ fn show(identity: &Identity, certificates: &Certificates) {
 }
 
 /// What to make of a configuration that was read, when `settings` and `model`
-/// are in force; and the settings from then on. All that takes long with large
-/// zones is done here.
+/// are in force in a server that was `started` with others; and the settings from
+/// then on. All that takes long with large zones is done here.
 fn weigh(
     loaded: Result<Loaded, Report>,
-    mut settings: Settings,
+    settings: Settings,
+    started: &Settings,
     model: Arc<Model>,
     force: bool,
 ) -> (Settings, Result<Reloaded, ReloadError>) {
@@ -399,17 +430,13 @@ fn weigh(
         Ok(loaded) => loaded,
         Err(report) => return (settings, Err(ReloadError::Config(report))),
     };
-    settings.reload_guard = loaded.settings.reload_guard; // works at once
-    settings.allow_exec = loaded.settings.allow_exec; // has worked already
-    settings.allow_lints.clone_from(&loaded.settings.allow_lints); // likewise
-    settings.identity.clone_from(&loaded.settings.identity); // works at once
-    let service = loaded.settings.service.clone(); // works at once, unless the whole is refused
-    let service_changed = service != settings.service;
-    let settings_changed = loaded.settings != Settings { service, ..settings.clone() };
-    if loaded.model == model && !settings_changed && !service_changed {
-        return (settings, Ok(Reloaded::Unchanged { was_refused: false }));
+    let later = started.later(&loaded.settings);
+    let other_later = later != started.later(&settings);
+    let service_changed = loaded.settings.service != settings.service;
+    if loaded.model == model && !other_later && !service_changed {
+        return (loaded.settings, Ok(Reloaded::Unchanged { was_refused: false, later }));
     }
-    if settings.reload_guard
+    if loaded.settings.reload_guard
         && !force
         && let Err(error) = guard(&model, &loaded.model)
     {
@@ -417,7 +444,7 @@ fn weigh(
     }
     let notes = serials(&model, &loaded.model);
     let prepared = Prepared::new(loaded.model);
-    (loaded.settings, Ok(Reloaded::Changed { prepared, settings_changed, notes }))
+    (loaded.settings, Ok(Reloaded::Changed { prepared, later, other_later, notes }))
 }
 
 /// Numbers of zones by which a secondary wouldn't see what has changed.
@@ -483,16 +510,6 @@ fn fingerprint(paths: &[PathBuf]) -> u64 {
     let mut hasher = DefaultHasher::new();
     for path in paths {
         look_at(path, &mut hasher);
-    }
-    hasher.finish()
-}
-
-/// The same of the certificate's and the key's file; links are followed.
-fn identity_fingerprint(identity: Option<&Identity>) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    if let Some(identity) = identity {
-        look_at(&identity.certificate, &mut hasher);
-        look_at(&identity.private_key, &mut hasher);
     }
     hasher.finish()
 }
@@ -583,17 +600,18 @@ mod tests {
 
     #[tokio::test]
     async fn a_load_that_panics_changes_nothing() {
-        fn good(_: &[PathBuf]) -> Result<Loaded, Report> {
+        fn good(_: &[PathBuf]) -> Read {
             let text = "zone: example.com\nrecords: { '': { type: NS, value: ns.example.net. } }\n";
-            config::load_texts(vec![("a.yaml".into(), text.into())])
+            config::load_texts(vec![("a.yaml".into(), text.into())]).map(|loaded| (loaded, None))
         }
-        let mut reloader = Reloader::new(Watch::begin(Vec::new()).unwrap(), good(&[]).unwrap());
+        let mut reloader = Reloader::new(Watch::begin(Vec::new()).unwrap(), good(&[]).unwrap().0);
         reloader.load = |_| panic!("on purpose");
         assert!(matches!(
             reloader.read_files(Sight::default(), false).await.reloaded,
             Err(ReloadError::Defect)
         ));
-        reloader.load = |_| config::load_texts(vec![("a.yaml".into(), "zone: [".into())]);
+        reloader.load =
+            |_| config::load_texts(vec![("a.yaml".into(), "zone: [".into())]).map(|loaded| (loaded, None));
         assert!(matches!(
             reloader.read_files(Sight::default(), false).await.reloaded,
             Err(ReloadError::Config(_))

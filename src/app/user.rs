@@ -150,9 +150,8 @@ pub fn change(user: &User) -> Result<Privileged, UserError> {
 /// Tells what the user will not be able to do.
 pub fn warn_of(user: &User, loaded: &Loaded) {
     let name = &user.name;
-    let identity = loaded.settings.identity.iter();
-    let keys = identity.flat_map(|identity| [&identity.certificate, &identity.private_key]);
-    for file in loaded.files.iter().chain(loaded.zone_files.iter().map(|look| &look.path)).chain(keys) {
+    let named = loaded.named_files.iter().map(|look| &look.path);
+    for file in loaded.files.iter().chain(named.filter(|path| !loaded.files.contains(path))) {
         let reads = fs::metadata(file).is_ok_and(|data| allows(&data, user, 0o4));
         if !reads {
             warn!("the user `{name}` can't read {}, so no reload will work", file.display());

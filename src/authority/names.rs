@@ -279,6 +279,12 @@ impl Names {
         node.name // where its name stands: no other node's stands there
     }
 
+    /// The name that has this number, by a look at each: nothing for a query.
+    pub fn numbered(&self, number: u32) -> Option<Name> {
+        let node = self.nodes.iter().find(|node| node.name == number)?;
+        Name::from_wire(self.name(node))
+    }
+
     /// Of a zone's apex, the node that its parent zone has for it, where that
     /// one is served too: there its DS records stand (RFC 4035 §3.1.4.1).
     pub fn parent_side(&self, node: &Node) -> Option<&Node> {

@@ -2,6 +2,7 @@
 
 use super::Style;
 use super::probe::evidence;
+use super::served;
 use super::table::{Cell, Colour, paint, table};
 use crate::control::view::{
     Balancer, Endpoint, Kept, Override, Pool, Records, Sighting, Status, Test, Unresolved,
@@ -218,6 +219,7 @@ fn counts(status: &Status) -> String {
         let more = if unresolved > 0 { format!(", {unresolved} unresolved") } else { String::new() };
         parts.push(format!("{}: {serving} serving{more}", count(all.len() + unresolved, "endpoint")));
     }
+    parts.extend(status.served.iter().flat_map(served::lines));
     parts.extend(kept(&status.kept));
     parts.join("\n") + "\n"
 }
@@ -417,6 +419,7 @@ mod tests {
             vantages: Vec::new(),
             probes: Probes { started: 1, late: 0, skipped: 0 },
             kept: Kept::default(),
+            served: None,
         }
     }
 

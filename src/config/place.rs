@@ -4,11 +4,12 @@
 //! path such as `pools.eu.endpoints[2]` is made only when it is shown.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::allow;
-use super::problem::{Also, Excerpt, Problem, ProblemKind, Severity};
+use super::find::look;
+use super::problem::{Also, Excerpt, Look, Problem, ProblemKind, Severity};
 
 /// A node of a file: a value and, in a map, its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -96,6 +97,8 @@ pub struct Gather {
     torn: RefCell<BTreeSet<Place>>,
     /// A file couldn't be read.
     partial: Cell<bool>,
+    /// Files that are named, and what could be seen of each before it was read.
+    looks: RefCell<BTreeMap<PathBuf, u64>>,
 }
 
 /// A problem, with what decides its place in the report.
@@ -233,6 +236,18 @@ impl Gather {
         self.problems.borrow_mut().retain(|found| found.file != file);
     }
 
+    /// To be called before a file is read that the configuration names, so that a
+    /// change of it is noticed.
+    pub fn look_at(&self, path: &Path) {
+        self.looks.borrow_mut().entry(path.to_owned()).or_insert_with(|| look(path));
+    }
+
+    /// What was looked at so far.
+    pub fn looks(&self) -> Vec<Look> {
+        let looks = self.looks.borrow();
+        looks.iter().map(|(path, seen)| Look { path: path.clone(), seen: *seen }).collect()
+    }
+
     /// Remembers that a file couldn't be read, so that absence proves nothing.
     pub fn set_partial(&self) {
         self.partial.set(true);
@@ -255,8 +270,13 @@ impl Gather {
         !self.problems.borrow().is_empty()
     }
 
+    /// Whether there is an error that may leave its mark on the rest. What is wrong
+    /// with the server's certificate doesn't.
     pub fn has_errors(&self) -> bool {
-        self.problems.borrow().iter().any(|found| found.problem.severity == Severity::Error)
+        let marks = |problem: &Problem| {
+            problem.severity == Severity::Error && !problem.kind.is_of_server_certificate()
+        };
+        self.problems.borrow().iter().any(|found| marks(&found.problem))
     }
 
     /// All problems: of whole files first, then in the order of the files.

@@ -71,9 +71,9 @@ pub struct Excerpt {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     pub problems: Vec<Problem>,
-    /// Files of zones, which may lie anywhere: with another one, things may be
-    /// in order.
-    pub zone_files: Vec<Look>,
+    /// Files that the configuration names, which may lie anywhere: with another
+    /// one, things may be in order.
+    pub named_files: Vec<Look>,
 }
 
 /// A file, and what could be seen of it just before it was read.
@@ -318,6 +318,13 @@ kinds! {
     ttls_differ: TtlsDiffer { owner: String, rtype: String } => "the {rtype} records of {owner} have different TTLs; the smallest is taken for all";
     duplicate_record: DuplicateRecord { owner: String, rtype: String } => "this {rtype} record of {owner} stands there already";
     alias_target: AliasTarget { target: String, rtype: String } => "the {rtype} record points to {target}, which is a CNAME";
+}
+
+impl ProblemKind {
+    /// Whether it is of the files that encrypted transports show.
+    pub fn is_of_server_certificate(&self) -> bool {
+        matches!(self, ProblemKind::CertificateFile { .. } | ProblemKind::OtherPrivateKey {})
+    }
 }
 
 impl Report {

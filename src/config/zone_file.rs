@@ -13,10 +13,10 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use super::file::{self, Kind, Node, Parsed, Value};
-use super::find::{look, true_path};
+use super::find::true_path;
 use super::lower::{PROVIDER_TYPES, name_help};
 use super::place::{Gather, Place, Source, Span, Spot, Stand, Step};
-use super::problem::{Look, ProblemKind};
+use super::problem::ProblemKind;
 use super::reader::{self, Field, Scalar, brief};
 use super::{MAX_FILE, shape, words};
 use crate::master::{self, At, Entry, Fault, Include, Refused, What};
@@ -34,7 +34,7 @@ pub struct ZoneFiles {
     /// Those among the files of the configuration.
     claimed: BTreeMap<PathBuf, (usize, Parsed)>,
     held: RefCell<BTreeMap<Place, Held>>,
-    looks: Vec<Look>,
+    paths: Vec<PathBuf>,
 }
 
 /// What one file holds.
@@ -128,17 +128,18 @@ impl ZoneFiles {
         self.held.borrow_mut().remove(&place)
     }
 
-    /// What could be seen of each file before it was read first.
-    pub fn into_looks(self) -> Vec<Look> {
+    /// The files that were read, or could not be, in their order.
+    pub fn into_paths(self) -> Vec<PathBuf> {
         let mut known = BTreeSet::new();
-        let mut looks = self.looks;
-        looks.retain(|look| known.insert(look.path.clone()));
-        looks
+        let mut paths = self.paths;
+        paths.retain(|path| known.insert(path.clone()));
+        paths
     }
 
     fn read(&mut self, wanted: &Wanted, gather: &mut Gather) -> Held {
         let path = &wanted.path;
-        self.looks.push(Look { path: path.clone(), seen: look(path) });
+        gather.look_at(path);
+        self.paths.push(path.clone());
         if true_path(path) == true_path(gather.path(wanted.place)) {
             let help = "write the records under `records` if they shall be in this file".to_owned();
             return refuse(wanted, "it is the file that names it", Some(help), gather);
@@ -164,9 +165,9 @@ impl ZoneFiles {
 
     fn master(&mut self, path: &Path, octets: &[u8], apex: &Name, gather: &mut Gather) -> Held {
         let mut files = vec![(source(path, octets, gather), path.to_owned())];
-        let looks = &mut self.looks;
+        let paths = &mut self.paths;
         let zone = master::read(octets, apex, |include| {
-            let (path, octets) = included(include, &files, looks)?;
+            let (path, octets) = included(include, &files, paths, gather)?;
             files.push((source(&path, &octets, gather), path));
             Ok(octets)
         });
@@ -287,12 +288,14 @@ fn source(path: &Path, octets: &[u8], gather: &mut Gather) -> usize {
 fn included(
     include: Include<'_>,
     files: &[(usize, PathBuf)],
-    looks: &mut Vec<Look>,
+    paths: &mut Vec<PathBuf>,
+    gather: &Gather,
 ) -> Result<(PathBuf, Vec<u8>), Refused> {
     let open = || include.open.iter().map(|number| &files[*number as usize].1);
     let from = open().next_back().expect("the file with the directive is open");
     let path = from.parent().unwrap_or(Path::new("")).join(include.name);
-    looks.push(Look { path: path.clone(), seen: look(&path) });
+    gather.look_at(&path);
+    paths.push(path.clone());
     let itself = true_path(&path);
     if let Some(first) = open().position(|open| true_path(open) == itself) {
         let chain: Vec<String> =

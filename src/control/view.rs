@@ -29,6 +29,74 @@ pub struct Status {
     /// How that fares which is kept beside the answers.
     #[serde(default)]
     pub kept: Kept,
+    /// Of the whole server; none: one pool was asked for, or nothing answers yet.
+    #[serde(default)]
+    pub served: Option<Served>,
+}
+
+/// What the transports have counted since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Served {
+    /// Messages received, over all transports.
+    pub queries: u64,
+    pub over: Over,
+    pub replies: u64,
+    pub rcodes: Rcodes,
+    /// Replies that said TC.
+    pub truncated: u64,
+    /// Messages without a reply: those that may have none, and those whose reply was dropped.
+    pub unanswered: u64,
+    /// Replies beyond the rate of their network: sent short,
+    pub slipped: u64,
+    /// or not at all.
+    pub dropped: u64,
+    /// Datagrams that the kernel threw away, its buffers being full.
+    pub overflows: u64,
+    /// Replies that the kernel would not send.
+    pub unsent: u64,
+    /// Datagrams of proxies without a header of the PROXY protocol,
+    pub unproxied: u64,
+    /// and connections.
+    pub unproxied_connections: u64,
+    /// Connections taken, and those of them open now.
+    pub connections: u64,
+    pub open: u64,
+    /// Connections closed to make room for others.
+    pub evicted: u64,
+    /// Times no connection could be accepted.
+    pub accept_errors: u64,
+    /// Handshakes of TLS and QUIC that came to nothing.
+    pub handshakes_failed: u64,
+    /// Times a client over QUIC had to show that it is where it says.
+    pub retried: u64,
+    /// Connections over QUIC ended because the client broke the protocol.
+    pub protocol_errors: u64,
+    /// Queries whose answering panicked.
+    pub panics: u64,
+    /// Threads and tasks that ended by a panic, and were started anew.
+    pub restarts: u64,
+}
+
+/// Queries over each transport.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Over {
+    pub udp: u64,
+    pub tcp: u64,
+    pub tls: u64,
+    pub https: u64,
+    pub quic: u64,
+}
+
+/// Replies by the RCODE of their header, where BADVERS looks like NOERROR.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rcodes {
+    pub noerror: u64,
+    pub formerr: u64,
+    pub servfail: u64,
+    pub nxdomain: u64,
+    pub notimp: u64,
+    pub refused: u64,
+    pub yxdomain: u64,
 }
 
 /// What is missing since the start of what is written and sent, and why nothing
@@ -298,6 +366,7 @@ impl From<engine::Status> for Status {
                 skipped: status.probes.skipped,
             },
             kept: Kept::default(),
+            served: None,
         }
     }
 }

@@ -26,12 +26,12 @@
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ipnet::IpNet;
 
-use crate::model::RateLimit;
+use crate::model::{Name, RateLimit};
 use crate::wire::Class;
 
 /// What becomes of a reply.
@@ -127,7 +127,7 @@ impl Limiter {
         if self.charge(hash, now * 1000, cost) || self.is_exempt(to) {
             return Verdict::Send;
         }
-        self.mark(network, class, now);
+        self.mark(network, class, subject, now);
         match self.slip {
             0 => Verdict::Drop,
             // by chance, not in turn: nobody can arrange to get all the short ones
@@ -226,6 +226,8 @@ struct Network {
 #[derive(Debug, Default)]
 struct Mark {
     bits: AtomicU64,
+    /// What the reply was about for which it was marked.
+    subject: AtomicU32,
     /// Class, family and time, 0: free.
     about: AtomicU64,
 }
@@ -242,13 +244,14 @@ impl Limiter {
         self.key.hash_one((network.bits, class as u8)) as usize % MARKS
     }
 
-    fn mark(&self, network: Network, class: Class, now: u64) {
-        let Mark { bits, about } = &self.marks[self.mark_of(network, class)];
+    fn mark(&self, network: Network, class: Class, subject: u32, now: u64) {
+        let Mark { bits, subject: marked_for, about } = &self.marks[self.mark_of(network, class)];
         let family = if network.is_ipv6 { IPV6 } else { 0 };
         let mine = MARKED | family | (class as u64) << CLASS_SHIFT | now & MILLISECONDS;
         match about.load(Ordering::Acquire) {
             0 if about.compare_exchange(0, CLAIMED, Ordering::Acquire, Ordering::Relaxed).is_ok() => {
                 bits.store(network.bits, Ordering::Relaxed);
+                marked_for.store(subject, Ordering::Relaxed);
                 about.store(mine, Ordering::Release);
             }
             0 => {} // another worker was quicker
@@ -281,8 +284,9 @@ pub(super) struct Line {
     pub begins: bool,
     /// Such as `192.0.2.0/24`.
     pub network: String,
-    /// In the words of the configuration.
-    pub class: &'static str,
+    pub class: Class,
+    /// What was asked for when it began: a number among all names of that time.
+    pub subject: u32,
 }
 
 impl Teller {
@@ -307,7 +311,8 @@ impl Teller {
                 continue;
             };
             let current = Told { network, class };
-            let line = |begins| Line { begins, network: limiter.show(network), class: word(class) };
+            let subject = mark.subject.load(Ordering::Relaxed);
+            let line = |begins| Line { begins, network: limiter.show(network), class, subject };
             if told.is_none() {
                 *told = Some(current);
                 lines.push(line(true));
@@ -349,9 +354,23 @@ fn word(class: Class) -> &'static str {
     }
 }
 
+impl Line {
+    /// What the number of names stands for, which nobody asks on the way of a
+    /// reply; none where it stands for all errors.
+    pub fn asked(&self, name_of: impl FnOnce(u32) -> Option<Name>) -> Option<String> {
+        let of = match self.class {
+            Class::Answer | Class::Referral | Class::NoData => "",
+            Class::Nxdomain => "the zone ",
+            Class::Error => return None,
+        };
+        name_of(self.subject).map(|name| format!("{of}{name}"))
+    }
+}
+
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Line { network, class, .. } = self;
+        let class = word(*class);
         match self.begins {
             true => write!(f, "replies to {network} are limited ({class})"),
             false => write!(f, "replies to {network} are no longer limited ({class})"),
@@ -544,5 +563,25 @@ mod tests {
             sent(&limiter, NOW, IpAddr::V4(Ipv4Addr::new(10, 0, n, 1)), 2);
         }
         assert_eq!(teller.look(&limiter, NOW).len(), LINES);
+    }
+
+    #[test]
+    fn what_was_asked_first_is_named_and_a_zone_where_names_are_missing() {
+        let name = |number| (number == 7).then(|| "www.example.com".parse().expect("a name"));
+        for (class, subject, expected) in [
+            (Class::Answer, 7, Some("www.example.com.")),
+            (Class::NoData, 7, Some("www.example.com.")),
+            (Class::Referral, 7, Some("www.example.com.")),
+            (Class::Nxdomain, 7, Some("the zone www.example.com.")),
+            (Class::Error, 7, None),
+            (Class::Answer, 8, None),
+        ] {
+            let limiter = Limiter::new(&limits(1));
+            for subject in [subject, subject, 9] {
+                limiter.decide(NOW, A, class, subject, 0);
+            }
+            let [line] = &Teller::new().look(&limiter, NOW)[..] else { panic!("one network") };
+            assert_eq!(line.asked(name).as_deref(), expected, "{class:?} {subject}");
+        }
     }
 }

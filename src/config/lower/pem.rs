@@ -65,8 +65,9 @@ impl Lower<'_> {
         read: impl FnOnce(&[u8]) -> Result<T, String>,
     ) -> Option<(Arc<[u8]>, T, Place)> {
         let (text, place) = named.filter(|(text, _)| !text.is_empty())?;
-        let octets =
-            read_regular(&beside(self.gather, place, text), MAX_PEM).map_err(|error| error.to_string());
+        let path = beside(self.gather, place, text);
+        self.gather.look_at(&path);
+        let octets = read_regular(&path, MAX_PEM).map_err(|error| error.to_string());
         match octets.and_then(|pem| Ok((read(&pem)?, pem))) {
             Ok((found, pem)) => Some((pem.into(), found, place)),
             Err(why) => {

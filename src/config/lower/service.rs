@@ -67,6 +67,7 @@ impl Lower<'_> {
             self.gather.refuse(Spot::Value(place), kind, Some(help.into()));
             None
         };
+        self.gather.look_at(path);
         let octets = match read_regular(path, MAX_SECRETS) {
             Ok(octets) => octets,
             Err(error) => return refuse(format!("can't be read: {error}")),

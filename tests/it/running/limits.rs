@@ -9,14 +9,19 @@ use crate::support::dns::{ask_tcp, connect, query, read};
 use crate::support::folder::Folder;
 use crate::support::hale::{Hale, PATIENCE};
 
+fn connect_udp(hale: &Hale) -> UdpSocket {
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.connect(hale.address()).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client
+}
+
 #[test]
 fn too_many_replies_are_sent_short_and_the_log_tells_whose_when_it_begins_and_when_it_ends() {
     let settings = "rate_limit: { responses_per_second: 5, slip: 1, window: 1s }";
     let folder = Folder::with("a.yaml", &format!("server: {{ {settings} }}\n{}", fixed("192.0.2.1", 30)));
     let hale = Hale::serve(folder.path());
-    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
-    client.connect(hale.address()).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let client = connect_udp(&hale);
     let (mut whole, mut short) = (0, 0);
     for id in 0..100 {
         client.send(&query(id, WWW)).unwrap();
@@ -32,10 +37,23 @@ fn too_many_replies_are_sent_short_and_the_log_tells_whose_when_it_begins_and_wh
     }
     assert!(whole >= 5 && short >= 20, "{whole} whole, {short} short");
     assert!(ask_tcp(&mut connect(hale.address()), WWW).is(&["192.0.2.1"]), "which leads to TCP");
-    hale.line("replies to 127.0.0.0/24 are limited (responses)");
+    hale.line("replies to 127.0.0.0/24 are limited (responses), first for www.example.test.");
     hale.line("replies to 127.0.0.0/24 are no longer limited (responses)");
     let (ended, _) = hale.stop(Signal::TERM);
     assert!(ended.log.contains(&format!("slipped={short} ")), "{}", ended.log);
+}
+
+#[test]
+fn the_log_names_the_zone_where_replies_about_missing_names_are_too_many() {
+    let settings = "rate_limit: { responses_per_second: 1, slip: 1 }";
+    let folder = Folder::with("a.yaml", &format!("server: {{ {settings} }}\n{}", fixed("192.0.2.1", 30)));
+    let hale = Hale::serve(folder.path());
+    let client = connect_udp(&hale);
+    for id in 0..4 {
+        client.send(&query(id, &format!("random{id}.example.test."))).unwrap();
+        client.recv(&mut [0; 1500]).expect("slip: 1 answers all");
+    }
+    hale.line("replies to 127.0.0.0/24 are limited (nxdomains), first for the zone example.test.");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::memory::serve;
 use super::start::dead;
 use super::{WWW, fixed, probed};
-use crate::support::dns::ask;
+use crate::support::dns::{ask, ask_tcp, connect};
 use crate::support::endpoint::{Endpoint, Manner};
 use crate::support::folder::Folder;
 use crate::support::hale::{Ended, Hale, run, until};
@@ -240,6 +240,47 @@ fn status_shows_health_and_fitness_with_their_evidence() {
     assert!(text.contains("monitor web from") && text.contains("status 200"), "{text}");
     assert!(text.contains("last bad   none since the start"), "{text}");
     assert_eq!(served.json(&["status"])["load_balancers"][0]["serving"], json!(["main"]));
+}
+
+#[test]
+fn status_counts_what_was_asked_and_how_it_was_answered() {
+    let served = Served::start(&fixed("192.0.2.1", 30));
+    let fresh = served.json(&["status"])["served"].clone();
+    assert_eq!((&fresh["queries"], &fresh["replies"]), (&json!(0), &json!(0)));
+    assert!(served.run(&["status"]).contains("\nqueries since the start: 0\nreplies: 0\n"));
+    let mut stream = connect(served.hale.address());
+    for _ in 0..2 {
+        assert!(served.answers(&["192.0.2.1"]));
+        assert_eq!(ask(served.hale.address(), "no.example.test.").addresses.len(), 0);
+        assert!(ask_tcp(&mut stream, WWW).is(&["192.0.2.1"]));
+    }
+    ask(served.hale.address(), "www.example.org.");
+    let counts = || served.json(&["status"])["served"].clone();
+    until("all are counted", || counts()["replies"] == json!(7));
+    let counted = counts();
+    assert_eq!(counted["over"], json!({ "udp": 5, "tcp": 2, "tls": 0, "https": 0, "quic": 0 }));
+    let rcodes = ["noerror", "nxdomain", "refused"].map(|rcode| counted["rcodes"][rcode].clone());
+    assert_eq!(rcodes, [json!(4), json!(2), json!(1)]);
+    assert_eq!((&counted["queries"], &counted["open"]), (&json!(7), &json!(1)));
+    let text = served.run(&["status"]);
+    assert!(text.contains("queries since the start: 7 (UDP 5, TCP 2)\n"), "{text}");
+    assert!(text.contains("replies: 7 (NOERROR 4, NXDOMAIN 2, REFUSED 1)\n"), "{text}");
+    assert!(text.contains("connections: 1 (open 1)\n"), "{text}");
+    assert_eq!(served.json(&["status", "main"])["served"], json!(null), "of the whole server only");
+}
+
+#[test]
+fn a_reload_names_what_waits_for_the_next_start() {
+    let served = Served::start(&fixed("192.0.2.1", 30));
+    let text = format!("server: {{ log: json, tcp_idle_timeout: 20s }}\n{}", fixed("192.0.2.1", 30));
+    served.folder.replace("a.yaml", &text);
+    let waits = "; what has changed of `server:` takes effect with the next start: \
+                 `tcp_idle_timeout` from 10s to 20s; `log` from auto to json";
+    let told = served.run(&["reload"]);
+    assert!(told.contains(waits), "{told}");
+    let told = served.run(&["reload"]);
+    assert!(told.starts_with("nothing has changed") && told.contains(waits), "as long as it waits: {told}");
+    assert_eq!(served.hale.count("takes effect with the next start"), 1, "the log tells once");
 }
 
 #[test]

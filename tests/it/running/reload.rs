@@ -14,6 +14,7 @@ use rustix::process::Signal;
 
 use super::start::dead;
 use super::{WWW, fixed, probed};
+use crate::support::certificates::self_signed;
 use crate::support::dns::{ask, ask_on, socket};
 use crate::support::endpoint::{Endpoint, Manner};
 use crate::support::folder::Folder;
@@ -253,8 +254,51 @@ fn a_changed_server_section_waits_for_the_next_start() {
     let hale = Hale::serve(folder.path());
     folder.write("a.yaml", &format!("server: {{ udp_workers: 3 }}\n{}", fixed("192.0.2.2", 30)));
     hang_up(&hale, RELOADED);
-    hale.line("`server:` has changed; that part takes effect with the next start");
+    hale.line(
+        "what has changed of `server:` takes effect with the next start: `udp_workers` from one a core to 3",
+    );
     becomes(&hale, "192.0.2.2");
+    // told once, also when other things change
+    folder.write("a.yaml", &format!("server: {{ udp_workers: 3 }}\n{}", fixed("192.0.2.3", 30)));
+    becomes(&hale, "192.0.2.3");
+    folder.write("a.yaml", &fixed("192.0.2.2", 30));
+    hale.line("`server:` is again what this server was started with");
+    assert_eq!(hale.count("takes effect with the next start"), 1, "{}", hale.log());
+}
+
+#[test]
+fn a_file_of_secrets_is_watched_wherever_it_lies() {
+    let (folder, elsewhere) = (Folder::new(), Folder::new());
+    let secret = |digit: &str| format!("{}\n", digit.repeat(32));
+    let path = elsewhere.join("secrets");
+    elsewhere.write("secrets", &secret("1"));
+    let server = format!("server: {{ cookie_secret_file: {} }}\n", path.display());
+    folder.write("a.yaml", &(server + &fixed("192.0.2.1", 30)));
+    let hale = Hale::serve(folder.path());
+    elsewhere.replace("secrets", &secret("2"));
+    hale.line(RELOADED);
+    let mark = hale.mark();
+    fs::remove_file(&path).unwrap();
+    hale.line_after(mark, KEPT);
+    assert_eq!(ask(hale.address(), WWW).addresses.len(), 1, "the last good one serves");
+    let mark = hale.mark();
+    elsewhere.write("secrets", &secret("2"));
+    hale.line_after(mark, "it is in order, and says what is in force");
+}
+
+#[test]
+fn a_file_that_a_monitor_names_is_watched_also_before_it_is_there() {
+    let folder = Folder::with("a.yaml", &fixed("192.0.2.1", 30));
+    let elsewhere = Folder::new();
+    let hale = Hale::serve(folder.path());
+    let path = elsewhere.join("ca.pem");
+    let monitor = format!("monitors: {{ web: {{ type: tls, ca_file: {} }} }}\n", path.display());
+    let text = fixed("192.0.2.2", 30).replace("main: { ", "main: { monitor: web, ");
+    folder.write("a.yaml", &(monitor + &text));
+    hale.line(KEPT);
+    let mark = hale.mark();
+    elsewhere.write("ca.pem", &self_signed(&["authority"], true).pem);
+    hale.line_after(mark, RELOADED);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use rustls::pki_types::CertificateDer;
 use super::encrypted::{TlsStream, client, tls_over};
 use super::*;
 use crate::support::certificates::{Authority, Identity};
+use crate::support::dns;
 use crate::support::folder::Folder;
 use crate::support::hale::{Hale, command, run};
 
@@ -56,7 +57,7 @@ fn a_renewed_certificate_is_shown_to_new_connections_while_old_ones_go_on() {
     // half of another pair changes nothing
     let mark = hale.mark();
     folder.replace("own.pem", &first.pem);
-    hale.line_after(mark, "not reloaded");
+    hale.line_after(mark, "the certificate in force stays");
     assert!(hale.log().contains("`private_key` is not the key of `certificate`"));
     assert_eq!(connect(&hale, &authority.store()).1, second.chain[0]);
     let mark = hale.mark();
@@ -104,4 +105,59 @@ fn an_expired_certificate_is_warned_of_at_the_start_at_a_renewal_and_by_check() 
     let checked = run(["check", path.to_str().unwrap()]);
     assert_eq!(checked.code(), Some(0));
     assert!(checked.out.contains("warning[certificate_time]"), "{}", checked.out);
+}
+
+#[test]
+fn a_certificate_that_is_gone_holds_up_no_other_change_and_says_where_it_is_named() {
+    let server = "server: { listen_tls: 127.0.0.1:0, certificate: own.pem, private_key: own.key }\n";
+    let with = |address: &str| {
+        let records =
+            format!("'': {{ type: NS, value: ns1.example.net. }}, www: {{ type: A, value: {address} }}");
+        format!("{server}zone: example.com\nrecords: {{ {records} }}\n")
+    };
+    let authority = Authority::new();
+    let (first, second) =
+        (authority.issue(&["localhost"], 2020, 2100), authority.issue(&["localhost"], 2021, 2100));
+    let folder = Folder::new();
+    put(&folder, &first);
+    let hale = serve(&folder, "own.pem", "own.key");
+    let mark = hale.mark();
+    std::fs::remove_file(folder.join("own.pem")).unwrap();
+    hale.line_after(mark, "the certificate in force stays, and a start would be refused; all else is taken");
+    let column = server.find("own.pem").expect("it is named") + 1;
+    hale.line_after(mark, &format!("a.yaml:1:{column}: error:"));
+    let answers = |address: &str| {
+        until(address, || dns::ask(hale.addresses()[0], "www.example.com.").is(&[address]));
+    };
+    folder.replace("a.yaml", &with("192.0.2.7"));
+    answers("192.0.2.7");
+    assert_eq!(connect(&hale, &authority.store()).1, first.chain[0]);
+    // any other error refuses all
+    let mark = hale.mark();
+    folder.replace("a.yaml", &with("192.0.2"));
+    hale.line_after(mark, "configuration not reloaded, the last good one stays in force");
+    folder.replace("a.yaml", &with("192.0.2.8"));
+    answers("192.0.2.8");
+    let mark = hale.mark();
+    hale.signal(rustix::process::Signal::HUP);
+    hale.line_after(mark, "the certificate in force stays");
+    assert_eq!(hale.count("it is in order"), 0, "{}", hale.log());
+    let mark = hale.mark();
+    put(&folder, &first);
+    hale.line_after(mark, "it is in order, and says what is in force");
+    let mark = hale.mark();
+    put(&folder, &second);
+    hale.line_after(mark, "is in force for new connections");
+    assert_eq!(connect(&hale, &authority.store()).1, second.chain[0]);
+}
+
+#[test]
+fn a_start_without_its_certificate_is_refused() {
+    let folder = Folder::new();
+    let server = "server: { listen_tls: 127.0.0.1:0, certificate: own.pem, private_key: own.key }\n";
+    folder.write("a.yaml", &format!("{server}{ZONE}"));
+    let path = folder.join("a.yaml");
+    let ended = run(["serve", path.to_str().unwrap(), "--listen", "127.0.0.1:0"]);
+    assert_eq!(ended.code(), Some(1));
+    assert!(ended.log.contains("own.pem"), "{}", ended.log);
 }

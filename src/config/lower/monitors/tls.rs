@@ -51,7 +51,9 @@ impl Lower<'_> {
             self.gather.refuse(Spot::Value(place), ProblemKind::CaFile { path, why }, Some(help.into()));
             None
         };
-        match read_regular(&beside(self.gather, place, text), MAX_PEM) {
+        let path = beside(self.gather, place, text);
+        self.gather.look_at(&path);
+        match read_regular(&path, MAX_PEM) {
             Err(error) => refuse(format!("can't be read: {error}")),
             Ok(pem) => match usable_roots(&pem) {
                 Err(why) => refuse(format!("holds no trusted roots: {why}")),
