@@ -16,6 +16,7 @@ use hickory_proto::rr::{Name, RecordType};
 
 use crate::support::folder::Folder;
 use crate::support::hale::{Hale, PATIENCE, until};
+use crate::support::ports::free_address;
 use crate::support::programs::need;
 
 /// Killed when dropped.
@@ -29,9 +30,7 @@ impl Resolver {
     /// Unbound, which asks `server` for these zones.
     fn unbound(zones: &[String], server: SocketAddr) -> Resolver {
         let folder = Folder::new();
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let address = socket.local_addr().unwrap();
-        drop(socket);
+        let address = free_address();
         let mut text = format!(
             "server:
   interface: 127.0.0.1@{port}
@@ -72,8 +71,9 @@ remote-control:
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let resolver = Resolver { child, address, _folder: folder };
+        let mut resolver = Resolver { child, address, _folder: folder };
         until("unbound answers", || {
+            assert_eq!(resolver.child.try_wait().unwrap(), None, "unbound has ended");
             ask_once(address, &zones[0], RecordType::SOA, Duration::from_millis(200)).is_some()
         });
         resolver

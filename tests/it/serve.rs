@@ -223,11 +223,6 @@ fn claim_when_free(address: SocketAddr) -> Claim {
     until_some("the address is free", || claim(&[address]).ok())
 }
 
-/// An address that was free a moment ago.
-fn free_address() -> SocketAddr {
-    UdpSocket::bind(LOOPBACK[0]).unwrap().local_addr().unwrap()
-}
-
 /// Holds an answering function back until a test lets it go.
 #[derive(Default)]
 struct Gate {

@@ -21,10 +21,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::WWW;
-use super::start::free_address;
 use crate::support::dns::ask;
 use crate::support::folder::Folder;
 use crate::support::hale::{Hale, until};
+use crate::support::ports::free_address;
 
 /// What an endpoint does to who connects.
 #[derive(Clone, Copy, Debug)]

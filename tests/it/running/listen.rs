@@ -5,12 +5,12 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use super::start::free_address;
 use super::{WWW, fixed, probed};
 use crate::support::dns::{ask, ask_tcp, connect};
 use crate::support::endpoint::{Endpoint, Manner};
 use crate::support::folder::Folder;
 use crate::support::hale::{Ended, Hale, command, until};
+use crate::support::ports::free_address;
 
 fn serve(folder: &Folder, listen: &[&str]) -> Command {
     let mut serve = command(["serve", folder.path().to_str().unwrap()]);

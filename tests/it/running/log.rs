@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::start::{dead, free_address};
+use super::start::dead;
 use super::{WWW, fixed, probed};
 use crate::support::dns::{Reply, ask, ask_on, ask_tcp, connect, socket, try_ask};
 use crate::support::endpoint::{Endpoint, Manner};
 use crate::support::folder::Folder;
 use crate::support::hale::{Hale, command, signal, until};
+use crate::support::ports::free_address;
 
 #[test]
 fn d08_what_the_log_says_is_down_is_in_no_later_answer() {

@@ -8,12 +8,13 @@ use std::process::Command;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::start::{dead, free_address};
+use super::start::dead;
 use super::{WWW, fixed, probed};
 use crate::support::dns::ask;
 use crate::support::endpoint::{Endpoint, Manner};
 use crate::support::folder::Folder;
 use crate::support::hale::{Hale, command, run, until};
+use crate::support::ports::free_address;
 use crate::support::programs::{missing, need, need_root};
 
 /// `hale serve FOLDER` with its state in FOLDER/state.

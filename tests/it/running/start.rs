@@ -10,21 +10,11 @@ use crate::support::dns::ask;
 use crate::support::endpoint::{Endpoint, Manner};
 use crate::support::folder::Folder;
 use crate::support::hale::{Hale, command, until};
+use crate::support::ports::free_address;
 
 /// An address at which nothing listens any more.
 pub fn dead(ip: &str) -> SocketAddr {
     TcpListener::bind((ip, 0)).unwrap().local_addr().unwrap()
-}
-
-/// A port free for both UDP and TCP a moment ago.
-pub fn free_address() -> SocketAddr {
-    loop {
-        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let address = udp.local_addr().unwrap();
-        if TcpListener::bind(address).is_ok() {
-            return address;
-        }
-    }
 }
 
 #[test]

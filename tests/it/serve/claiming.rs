@@ -4,6 +4,7 @@ use std::os::unix::process::CommandExt;
 
 use super::other::wait_for_a_line;
 use super::*;
+use crate::support::ports::free_address;
 
 #[test]
 fn addresses_of_one_list_may_not_overlap() {

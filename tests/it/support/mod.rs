@@ -12,6 +12,7 @@ pub mod live;
 pub mod message;
 pub mod namespace;
 pub mod nsd;
+pub mod ports;
 pub mod programs;
 pub mod scenario;
 pub mod server;

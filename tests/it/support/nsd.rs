@@ -1,7 +1,7 @@
 //! NSD, an authoritative server of other people, on a port of its own.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -11,6 +11,7 @@ use rustix::process::Signal;
 use super::dns::try_ask;
 use super::folder::Folder;
 use super::hale::{self, until};
+use super::ports::free_address;
 
 /// A running server; it ends when dropped.
 pub struct Nsd {
@@ -68,16 +69,5 @@ impl Drop for Nsd {
     fn drop(&mut self) {
         hale::signal(self.child.id(), Signal::TERM); // it ends its own children then
         let _ = self.child.wait();
-    }
-}
-
-/// An address at which nobody listened a moment ago, over UDP and TCP.
-fn free_address() -> SocketAddr {
-    loop {
-        let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let address = tcp.local_addr().unwrap();
-        if UdpSocket::bind(address).is_ok() {
-            return address;
-        }
     }
 }
