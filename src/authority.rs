@@ -17,7 +17,6 @@ mod names;
 pub use crate::rdata::rtype;
 pub use compile::{
     Balancer, BalancerState, BalancerStatus, Compiler, InUse, Prepared, Recompiled, Snapshot, Traffic,
-    whole_seconds,
 };
 pub use members::Members;
 pub use names::{Found, Key, Names, Node, RECORD_HEAD, Rrset, ZoneInfo};

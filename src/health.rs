@@ -37,6 +37,6 @@ pub use rhythm::{Beat, Rhythm, scramble};
 pub use schedule::{Schedule, ScheduleCounters};
 pub use standing::{DownCause, Fitness, OutCause, Standing};
 pub use table::{Gone, Move, Observed, Order, Table, Unknown, Why};
-pub use target::{Sighting, Target, TargetId, next_verdict};
+pub use target::{Sighting, Target, TargetId, turns_after};
 pub use task::ProbeTask;
 pub use windows::state as window_state;

@@ -305,8 +305,14 @@ pub enum TtlPolicy {
     /// Always its own.
     #[default]
     Fixed,
-    /// Its own, but no longer than until the next possible verdict.
+    /// Its own, but no longer than until the next possible verdict, or a delay
+    /// that is known to end.
     Derived,
+}
+
+/// The longest TTL that ends within a time; at least a second.
+pub fn ttl_within(time: Duration) -> u32 {
+    u32::try_from(time.as_secs()).unwrap_or(u32::MAX).max(1)
 }
 
 /// How readily traffic moves between pools.

@@ -17,14 +17,12 @@ use std::ops::Add;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::authority::whole_seconds;
 use crate::engine::{self, GATHER};
-use crate::health::{Machine, MachineMemory, Rhythm, Verdict, next_verdict};
+use crate::health::{Rhythm, Verdict, turns_after};
 use crate::model::{
     Check, Combination, HealthSource, LoadBalancer, Model, Monitor, Name, Pool, Reach, TtlPolicy,
-    WhenUnavailable,
+    WhenUnavailable, ttl_within,
 };
-use crate::moment::Moment;
 
 /// What an answer to a probe, or a refusal, takes on its way.
 const REPLY: Span =
@@ -352,7 +350,7 @@ fn courses(model: &Model, balancer: &LoadBalancer, pool: &Pool, voters: &[Voter]
             Span::at_worst(if moves.manual_failback { Duration::ZERO } else { moves.failback_delay }),
         ),
         (Step::SlowStart, Span::exactly(pool.rules.slow_start)),
-        (Step::Ttl, Span::up_to(kept(balancer, voters, Kind::Back, change))),
+        (Step::Ttl, Span::up_to(kept(balancer, pool, voters, Kind::Back, change))),
     ];
     Courses {
         refused: out(model, balancer, pool, voters, Kind::Refused, change),
@@ -395,25 +393,39 @@ fn out(
     let after = [
         (Step::Gathering, Span::at_worst(GATHER)),
         (Step::FailoverDelay, Span::at_worst(delay)),
-        (Step::Ttl, Span::up_to(kept(balancer, voters, kind, change))),
+        (Step::Ttl, Span::up_to(kept(balancer, pool, voters, kind, change))),
     ];
     Course::of(verdict(model, pool, voters, kind).into_iter().chain(after))
 }
 
-/// For how long the answers of before may be kept: a TTL that is derived is no
-/// longer than what is left until any of the voters may change its mind.
-fn kept(balancer: &LoadBalancer, voters: &[Voter], kind: Kind, change: Change) -> Duration {
+/// For how long the answers of before may be kept. A TTL that is derived is no
+/// longer than what is left until some voter may change its mind; while answers
+/// wait to follow it has already, and what is left of a delay counts.
+fn kept(balancer: &LoadBalancer, pool: &Pool, voters: &[Voter], kind: Kind, change: Change) -> Duration {
     let ttl = change.ttl.unwrap_or(Duration::from_secs(balancer.ttl.into()));
-    let verdict = match kind {
-        Kind::Back => Verdict::Unhealthy,
-        Kind::Refused | Kind::Hanging => Verdict::Healthy,
-    };
-    let machine = Machine::recall(MachineMemory { verdict, since: Moment::ZERO, run: None });
-    let next = voters.iter().map(|voter| next_verdict(&voter.monitor, &machine)).min();
-    match (balancer.ttl_policy, next) {
-        (TtlPolicy::Derived, Some(next)) => ttl.min(Duration::from_secs(whole_seconds(next).into())),
-        _ => ttl,
+    if balancer.ttl_policy == TtlPolicy::Fixed {
+        return ttl;
     }
+    let (moves, rules) = (&balancer.moves, &pool.rules);
+    let (before, after, wait) = match kind {
+        Kind::Back if moves.manual_failback || rules.flap_hold.max(rules.slow_start) > Duration::ZERO => {
+            (Verdict::Unhealthy, Verdict::Healthy, Duration::MAX)
+        }
+        Kind::Back => (Verdict::Unhealthy, Verdict::Healthy, moves.failback_delay),
+        Kind::Refused | Kind::Hanging if change.at_once => {
+            (Verdict::Healthy, Verdict::Unhealthy, Duration::ZERO)
+        }
+        Kind::Refused | Kind::Hanging => (Verdict::Healthy, Verdict::Unhealthy, moves.failover_delay),
+    };
+    let longest =
+        |voter: &Voter| turns_after(&voter.monitor, before).max(turns_after(&voter.monitor, after).min(wait));
+    let all = voters.iter().map(longest);
+    // where the first one decides the others think as before, else any may be the last
+    let longest = match (pool.tests.combination, kind) {
+        (Combination::All, Kind::Refused | Kind::Hanging) => all.min(),
+        _ => all.max(),
+    };
+    longest.map_or(ttl, |time| ttl.min(Duration::from_secs(ttl_within(time).into())))
 }
 
 // ---- verdicts -----------------------------------------------------------------------------------

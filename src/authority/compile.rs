@@ -16,7 +16,7 @@ use super::{Names, Rrset};
 use crate::health::{PoolHealth, Standing, Table};
 use crate::model::{
     LoadBalancer, Model, Moves, Name, PoolId, RecordSet, SteeringPolicy, TtlPolicy, Weight, WhenUnavailable,
-    Zone,
+    Zone, ttl_within,
 };
 use crate::moment::Moment;
 use crate::steering::{Candidates, Choice, Hold, PoolOffer, offer};
@@ -237,7 +237,7 @@ impl Compiler {
         };
         for number in 0..compiler.places.len() {
             compiler.look(number, now);
-            let (compiled, status) = compiler.compile(number);
+            let (compiled, status) = compiler.compile(number, now);
             compiler.balancers.push(Arc::new(compiled));
             compiler.statuses.push(status);
         }
@@ -342,7 +342,7 @@ impl Compiler {
     fn recompile(&mut self, number: usize, now: Moment, changes: &mut Recompiled) {
         self.look(number, now);
         let (zone, _) = self.places[number];
-        let (compiled, status) = self.compile(number);
+        let (compiled, status) = self.compile(number, now);
         let before = &self.balancers[number];
         if **before != compiled {
             let same_addresses = (&before.ipv4, &before.ipv6) == (&compiled.ipv4, &compiled.ipv6);
@@ -387,7 +387,7 @@ impl Compiler {
         }
     }
 
-    fn compile(&self, number: usize) -> (Balancer, BalancerStatus) {
+    fn compile(&self, number: usize, now: Moment) -> (Balancer, BalancerStatus) {
         let balancer = self.load_balancer(number);
         let offered = |place: usize| {
             let offer = &self.offers[balancer.default_pools[place].0 as usize];
@@ -395,17 +395,18 @@ impl Compiler {
             let held = if offer.is_available() { Some(offer) } else { delayed.kept[place].as_ref() };
             held.filter(|_| delayed.hold.takes(place))
         };
-        let ttl = self.ttl(number, balancer, offered);
+        let ttl = self.ttl(number, balancer, offered, now);
         compile_balancer(balancer, ttl, offered, &self.offers)
     }
 
     /// The TTL of a load balancer's answers: its own, or no longer than until
-    /// the next verdict that may change them.
+    /// the next verdict that may change them, or a delay that is known to end.
     fn ttl<'a>(
         &self,
         number: usize,
         balancer: &LoadBalancer,
         offered: impl Fn(usize) -> Option<&'a PoolOffer>,
+        now: Moment,
     ) -> u32 {
         let Some(paced_by) = self.derived.get(&number) else { return balancer.ttl };
         let first =
@@ -417,7 +418,8 @@ impl Compiler {
             _ => paced_by.len(),
         };
         let paces = paced_by[..count].iter().flatten().filter_map(|pool| self.paces[pool.0 as usize]);
-        paces.min().map_or(balancer.ttl, |pace| balancer.ttl.min(whole_seconds(pace)))
+        let delay = self.delayed.get(&number).and_then(|delayed| delayed.due).map(|due| due.since(now));
+        paces.chain(delay).min().map_or(balancer.ttl, |time| balancer.ttl.min(ttl_within(time)))
     }
 
     /// Everything as it stands, under these serials.
@@ -489,11 +491,6 @@ fn wanted_out(model: &Model, pool: PoolId, table: &Table) -> Vec<IpAddr> {
     let both = model.pool(pool).endpoints.iter().zip(table.standings(pool));
     let out = |standing: &Standing| !standing.fitness.counts() || standing.weight == Some(Weight(0));
     both.filter(|(_, standing)| out(standing)).map(|(endpoint, _)| endpoint.address).collect()
-}
-
-/// In whole seconds, at least one: a TTL knows no parts of them.
-pub fn whole_seconds(time: Duration) -> u32 {
-    u32::try_from(time.as_secs()).unwrap_or(u32::MAX).max(1)
 }
 
 /// `offered` is what the default pool at a place offers to this load balancer.

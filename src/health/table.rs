@@ -25,8 +25,8 @@ use super::ejection::{Seen, Traffic};
 use super::memory::{EndpointKey, EndpointMemory, Memory, Record, TargetKey, TargetMemory};
 use super::overrides::{Action, Override, Overrides, Slot};
 use super::{
-    AgentWish, DownCause, Fitness, Outcome, PoolHealth, ProbeResult, Reason, Standing, Target, TargetId,
-    Transition, Verdict, pool_health,
+    AgentWish, Outcome, PoolHealth, ProbeResult, Reason, Standing, Target, TargetId, Transition, Verdict,
+    pool_health,
 };
 use crate::model::{Check, Endpoint, Model, Pool, PoolId, Reach, Scope, VantageId, Window};
 use crate::moment::Moment;
@@ -522,22 +522,16 @@ impl Table {
         if !held.paces {
             return None;
         }
-        let members = &self.model.pool(pool).tests.members;
-        let voters = || members.iter().filter(|member| member.votes);
-        let counts = |standing: &Standing| {
-            standing.fitness.counts() && standing.fitness != Fitness::Down(DownCause::Forced)
-        };
-        let judged = held.rows.iter().zip(&held.standings).filter(|(_, standing)| counts(standing));
-        let sights = judged.flat_map(|(row, _)| &row.sights);
-        let soonest = |sight: &Sight| match &sight.targets[..] {
-            // another machine probes, and its beats aren't known here
-            [] => voters().map(|member| self.model.monitor(member.monitor).interval).min(),
-            targets => {
-                let voting = targets.iter().zip(members).filter(|(_, member)| member.votes);
-                voting.filter_map(|(id, _)| self.targets[id].next_verdict()).min()
-            }
-        };
-        sights.filter_map(soonest).min()
+        let declared = self.model.pool(pool);
+        let own = held.rows.iter().flat_map(Row::targets).map(|id| &self.targets[&id]);
+        let own = own.filter(|target| declared.tests.members[target.member].votes);
+        // another machine probes what is enabled, and its beats aren't known here
+        let is_told = |id: &VantageId| self.model.vantage(*id).reach == Reach::Remote;
+        let is_probed = declared.enabled && declared.endpoints.iter().any(|endpoint| endpoint.enabled);
+        let told = is_probed && declared.viewpoints.vantages.iter().any(is_told);
+        let voters = declared.tests.members.iter().filter(|member| told && member.votes);
+        let intervals = voters.map(|member| self.model.monitor(member.monitor).interval);
+        own.filter_map(Target::next_verdict).chain(intervals).min()
     }
 
     /// Where a pool's endpoints stand, in their order.

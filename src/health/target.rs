@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Machine, Outcome, ProbeResult, ProbeTask, Rhythm, Transition, Verdict};
+use super::{Machine, MachineMemory, Outcome, ProbeResult, ProbeTask, Rhythm, Transition, Verdict};
 use crate::model::{Check, Endpoint, Monitor, Pool, PoolId, Vantage};
 use crate::moment::Moment;
 
@@ -39,9 +39,16 @@ pub struct Sighting {
     pub outcome: Outcome,
 }
 
+/// The least time from an outcome to another verdict than this one while
+/// nothing speaks against it.
+pub fn turns_after(monitor: &Monitor, verdict: Verdict) -> Duration {
+    let machine = Machine::recall(MachineMemory { verdict, since: Moment::ZERO, run: None });
+    next_verdict(monitor, &machine)
+}
+
 /// The least time from the last outcome to another verdict, as beats and
 /// rechecks go.
-pub fn next_verdict(monitor: &Monitor, machine: &Machine) -> Duration {
+fn next_verdict(monitor: &Monitor, machine: &Machine) -> Duration {
     let outcomes = machine.outcomes_to_change(monitor.thresholds);
     match machine.verdict() {
         Verdict::Healthy if machine.is_doubtful() => monitor.recheck() * outcomes,

@@ -91,7 +91,11 @@ impl Watch {
         let balancers = declared.zones.iter().flat_map(|zone| &zone.load_balancers);
         for (balancer, compiled) in balancers.zip(&seen.balancers) {
             // by the TTL as declared, whatever the engine was given
-            let until = now + Duration::from_secs(balancer.ttl.into());
+            let ttl = match balancer.ttl_policy {
+                TtlPolicy::Fixed => balancer.ttl,
+                TtlPolicy::Derived => compiled.ttl,
+            };
+            let until = now + Duration::from_secs(ttl.into());
             for octets in compiled.ipv4.addresses() {
                 let held = self.handed.entry(IpAddr::from(octets)).or_insert(until);
                 *held = until.max(*held);
@@ -390,12 +394,17 @@ fn members(drive: &Drive) -> Result<(), String> {
         let both = pool.endpoints.iter().zip(table.standings(needed.pool));
         let meant =
             both.filter(|(endpoint, _)| needed.endpoint.as_ref().is_none_or(|of| endpoint.is_called(of)));
-        let fitness: Vec<Fitness> = meant.map(|(_, standing)| standing.fitness).collect();
-        let up = fitness.iter().filter(|fitness| fitness.is_up()).count();
+        let has_share = |endpoint, standing: &Standing| {
+            standing.fitness.is_up() && standing.percent > 0 && standing.weight_of(endpoint) > Weight(0)
+        };
+        let seen: Vec<(Fitness, bool)> =
+            meant.map(|(endpoint, standing)| (standing.fitness, has_share(endpoint, standing))).collect();
+        let up = seen.iter().filter(|(fitness, _)| fitness.is_up()).count();
         let least = if needed.endpoint.is_none() { pool.needed() as usize } else { 1 };
-        let idle = || fitness.iter().filter(|fitness| !fitness.is_up());
-        let out = !enabled || idle().count() > 0 && idle().all(|fitness| fitness.is_taken_out());
-        (enabled && up >= least, out)
+        let there = enabled && up >= least && seen.iter().any(|(_, has_share)| *has_share);
+        let idle = || seen.iter().filter(|(_, has_share)| !has_share).map(|(fitness, _)| fitness);
+        let out = idle().count() > 0 && idle().all(|fitness| fitness.is_up() || fitness.is_taken_out());
+        (there, !enabled || out)
     };
     let sets = model.zones.iter().flat_map(|zone| &zone.records).filter(|set| set.follows());
     for (set, members) in sets.zip(&drive.published().members) {

@@ -254,4 +254,13 @@ fn a_derived_ttl_keeps_no_answer_past_the_next_possible_verdict() {
     assert_eq!(ttl(300, |courses| &courses.refused), 19, "a beat and two rechecks");
     assert_eq!(ttl(300, |courses| &courses.back), 30, "two beats");
     assert_eq!(ttl(10, |courses| &courses.hanging), 10, "never above its own");
+    let waiting = |delay, of: fn(&Courses) -> &Course| {
+        let moves = Moves { failover_delay: secs(delay), failback_delay: secs(delay), ..Moves::default() };
+        let balancer = LoadBalancer { ttl: 300, ttl_policy: TtlPolicy::Derived, moves, ..balancer() };
+        let courses = courses_of(&model, &balancer);
+        of(&courses).parts.iter().find(|part| part.step == Step::Ttl).unwrap().span.worst.as_secs()
+    };
+    assert_eq!(waiting(8, |courses| &courses.refused), 19, "what is left of a delay is less");
+    assert_eq!(waiting(60, |courses| &courses.refused), 30, "a long one: two beats of one that is down");
+    assert_eq!(waiting(60, |courses| &courses.back), 30);
 }

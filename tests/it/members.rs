@@ -11,7 +11,7 @@ use std::time::Duration;
 use haledns::config;
 use haledns::engine::{Engine, Lookup};
 use haledns::health::{Action, Order, Outcome, ProbeResult, ProbeTask, Reason, Slot, TargetId};
-use haledns::model::{Model, Scope};
+use haledns::model::{Model, Scope, Weight};
 use haledns::moment::Moment;
 use haledns::simulate::{Drive, Nature};
 use haledns::wire::{Client, MAX_UDP, Service, Transport, respond};
@@ -134,12 +134,14 @@ impl World {
             None => (of, None),
         };
         let scope = Scope { pool: pool.into(), endpoint };
-        let order = match action {
-            Some(action) => Order::Set { action, reason: "".into(), by: "".into(), until: None },
-            None => Order::Clear(Slot::Traffic),
+        let orders = match action {
+            Some(action) => vec![Order::Set { action, reason: "".into(), by: "".into(), until: None }],
+            None => Slot::ALL.map(Order::Clear).to_vec(),
         };
         let now = self.drive.now();
-        self.drive.engine.order(&scope, order, now).unwrap();
+        for order in orders {
+            self.drive.engine.order(&scope, order, now).unwrap();
+        }
         self.drive.settle(&mut self.network).unwrap();
         self.pass(5);
     }
@@ -244,6 +246,28 @@ fn what_the_configuration_takes_out_stays_out_too() {
         world.down(&[1, 2]);
         assert_eq!(world.mx(), "mx2", "{why}, and the other one is down");
     }
+}
+
+#[test]
+fn what_has_no_weight_is_not_there_and_counts_as_taken_out() {
+    let mut world = World::new(CONFIG);
+    let none = || Some(Action::Weight(Weight(0)));
+    world.say("mail/mx1", none());
+    assert_eq!(world.mx(), "mx2");
+    world.down(&[2]);
+    assert_eq!(world.mx(), "mx2", "a server that was emptied stays out, though the other one is down");
+    world.down(&[]);
+    world.say("mail/mx1", None);
+    assert_eq!(world.mx(), "mx1 mx2");
+    for endpoint in ["db/a", "db/b"] {
+        world.say(endpoint, none());
+    }
+    assert_eq!(world.names("_sip._tcp.example.com", "SRV"), "b c", "a pool that has nothing to answer with");
+    let mut written =
+        World::new(&CONFIG.replace("mx1, address: 192.0.2.1", "mx1, address: 192.0.2.1, weight: 0"));
+    assert_eq!(written.mx(), "mx2");
+    written.down(&[2]);
+    assert_eq!(written.mx(), "mx2");
 }
 
 #[test]

@@ -11,8 +11,8 @@ use std::time::Duration;
 use haledns::config;
 use haledns::engine::{Change, Engine, Lookup};
 use haledns::health::{
-    AgentReport, AgentWish, Degraded, Fitness, Outcome, PoolState, ProbeResult, ProbeTask, Reason, Seen,
-    TargetId, Verdict, scramble,
+    Action, AgentReport, AgentWish, Degraded, Fitness, Order, Outcome, PoolState, ProbeResult, ProbeTask,
+    Reason, Seen, Slot, TargetId, Verdict, scramble,
 };
 use haledns::model::{Model, PoolId, Scope};
 use haledns::moment::Moment;
@@ -124,6 +124,35 @@ fn plainly(outcomes: &[ProbeResult], up: usize, down: usize) -> char {
         };
     }
     verdict
+}
+
+#[test]
+fn a_drain_waits_for_the_longest_ttl_that_is_handed_out() {
+    for (policy, pools, seconds) in [
+        ("fixed", "default_pools: [eu], fallback_pool: us", 300),
+        // two beats to come back are longer than one and two rechecks
+        ("derived", "default_pools: [eu], fallback_pool: us", 40),
+        ("derived", "default_pools: [us], fallback_pool: eu", 300),
+        ("derived", "default_pools: [still], fallback_pool: us", 300),
+    ] {
+        let text = format!(
+            "monitors: {{ m: {{ type: tcp, port: 80, interval: 20s }}, s: {{ type: static }} }}\n\
+             pools:\n  eu: {{ monitor: m, endpoints: [ {{ name: a, address: 192.0.2.1 }} ] }}\n  \
+             still: {{ monitor: s, endpoints: [ {{ name: a, address: 192.0.2.2 }} ] }}\n  \
+             us: {{ endpoints: [ {{ name: a, address: 192.0.2.3 }} ] }}\n\
+             load_balancers: {{ www: {{ ttl: 5m, ttl_policy: {policy}, {pools} }} }}"
+        );
+        let mut network = Network::new(|_, _| passes(true));
+        let mut drive = Drive::new(Engine::new(100), model(&text), at(0));
+        drive.settle(&mut network).unwrap();
+        let pool = if pools.contains("still") { "still" } else { "eu" };
+        let scope = Scope { pool: pool.into(), endpoint: Some("a".into()) };
+        let drain = Order::Set { action: Action::Drain, reason: "".into(), by: "".into(), until: None };
+        let now = drive.now();
+        drive.engine.order(&scope, drain, now).unwrap();
+        let said = drive.engine.table().overrides().get(&scope, Slot::Traffic, now).unwrap();
+        assert_eq!(said.drained_at.since(now).as_secs(), seconds, "{policy}, {pools}");
+    }
 }
 
 #[test]

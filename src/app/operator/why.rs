@@ -10,8 +10,8 @@ use crate::control::view::{self, time};
 use crate::engine::{self, BalancerView, EndpointView, Engine, RecordsView, VantageView};
 use crate::health::{DownCause, Fitness, OutCause, PoolState, Standing, Verdict, window_state};
 use crate::model::{
-    Combination, Dependency, Endpoint, Host, LoadBalancer, Model, Pool, PoolId, SteeringPolicy, Weight,
-    names_host,
+    Combination, Dependency, Endpoint, Host, LoadBalancer, Model, Pool, PoolId, Scope, SteeringPolicy,
+    Weight, names_host,
 };
 use crate::moment::{self, Moment};
 
@@ -258,13 +258,19 @@ fn windows(model: &Model, pool: &Pool, endpoint: &Endpoint, unix: u64) -> Vec<St
 fn why_records(engine: &Engine, view: &RecordsView, now: Moment) -> Vec<String> {
     let missing = |needed: &&Dependency| !engine.table().are_there(std::slice::from_ref(*needed), now);
     let told = |needed: &Dependency| {
-        // of an endpoint that is up in itself it is the pool that is off
+        // of an endpoint that is up in itself it is the pool that is off, or its weight
         dependency_down(engine, needed)
             .or_else(|| dependency_down(engine, &Dependency { endpoint: None, ..needed.clone() }))
+            .or_else(|| Some(format!("needs {}, which has no weight", called(engine, needed))))
     };
     let mut why: Vec<String> = view.depends_on.iter().filter(missing).filter_map(told).collect();
     why.dedup();
     why
+}
+
+/// A dependency as the configuration writes it.
+fn called(engine: &Engine, needed: &Dependency) -> Scope {
+    Scope { pool: Arc::clone(&engine.model().pool(needed.pool).name), endpoint: needed.endpoint.clone() }
 }
 
 /// What is not available of what is needed, and how it stands.

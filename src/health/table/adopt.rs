@@ -9,10 +9,12 @@ use super::super::ejection::Traffic;
 use super::super::memory::{EndpointKey, EndpointMemory, TargetKey};
 use super::super::overrides::{Action, Override, Slot};
 use super::super::standing::Standing;
-use super::super::target::TestHash;
+use super::super::target::{TestHash, turns_after};
 use super::super::{Machine, Record, Target, TargetId, Verdict};
 use super::{Gone, PoolRow, Row, Sight, Table, Why, whole};
-use crate::model::{Check, Endpoint, Model, Pool, PoolId, Reach, Rules, Scope, TtlPolicy, VantageId};
+use crate::model::{
+    Check, Endpoint, LoadBalancer, Model, Pool, PoolId, Reach, Rules, Scope, TtlPolicy, VantageId, ttl_within,
+};
 use crate::moment::Moment;
 
 /// What was held of one endpoint.
@@ -423,7 +425,7 @@ impl Links {
         for balancer in model.zones.iter().flat_map(|zone| &zone.load_balancers) {
             for pool in balancer.pools() {
                 let ttl = links.ttls.entry(pool).or_default();
-                *ttl = (*ttl).max(Duration::from_secs(balancer.ttl.into()));
+                *ttl = (*ttl).max(Duration::from_secs(longest_ttl(model, balancer, pool).into()));
             }
             if balancer.ttl_policy == TtlPolicy::Derived {
                 for pool in &balancer.default_pools {
@@ -454,6 +456,23 @@ impl Links {
         }
         links
     }
+}
+
+/// The longest TTL under which a load balancer hands out a pool's addresses: a
+/// derived one is no longer than any verdict of that pool can be away.
+fn longest_ttl(model: &Model, balancer: &LoadBalancer, id: PoolId) -> u32 {
+    let pool = model.pool(id);
+    let is_probed = pool.endpoints.iter().any(|endpoint| endpoint.enabled);
+    if balancer.ttl_policy == TtlPolicy::Fixed || !balancer.default_pools.contains(&id) || !is_probed {
+        return balancer.ttl;
+    }
+    let voters = pool.tests.members.iter().filter(|member| member.votes);
+    let monitors = voters.map(|member| model.monitor(member.monitor));
+    let turning = monitors.filter(|monitor| !matches!(monitor.check, Check::Static(_)));
+    let away = turning.flat_map(|monitor| {
+        [Verdict::Healthy, Verdict::Unhealthy].map(|verdict| turns_after(monitor, verdict))
+    });
+    away.max().map_or(balancer.ttl, |time| balancer.ttl.min(ttl_within(time)))
 }
 
 /// Which target of `before` each of an endpoint's new targets carries on: the

@@ -11,7 +11,7 @@ use super::super::quorum::{self, View};
 use super::super::standing::{DownCause, Fitness, OutCause, Standing};
 use super::super::{AgentWish, Degraded, Verdict, windows};
 use super::{Move, Row, Sight, Table, Why, whole};
-use crate::model::{Dependency, HealthSource, PoolId, Scope, VantageId, Window};
+use crate::model::{Dependency, HealthSource, PoolId, Scope, VantageId, Weight, Window};
 use crate::moment::Moment;
 
 /// What one vantage reports, and when that may change by itself.
@@ -533,9 +533,10 @@ impl Table {
         let held = &self.pools[pool.0 as usize];
         let any = |is: fn(Fitness) -> bool| held.called(name).any(|place| is(held.standings[place].fitness));
         match () {
+            // those of a disabled pool are in no answers, and nothing more will be known of them
+            _ if !self.is_enabled(pool, now) => Presence::Absent,
             _ if any(Fitness::is_up) => Presence::There,
-            // nothing more will be known of those of a disabled pool
-            _ if any(Fitness::is_unknown) && self.is_enabled(pool, now) => Presence::Awaited,
+            _ if any(Fitness::is_unknown) => Presence::Awaited,
             _ => Presence::Absent,
         }
     }
@@ -553,34 +554,51 @@ impl Table {
                 }
                 Some(name) => {
                     let standings = || held.called(name).map(|place| &held.standings[place]);
-                    standings().any(|standing| standing.fitness.is_up()) || are_taken_out(standings())
+                    !self.is_enabled(needed.pool, now)
+                        || standings().any(|standing| standing.fitness.is_up())
+                        || are_taken_out(standings())
                 }
             }
         })
     }
 
-    /// Whether all of these are there, for answers that name them: an endpoint of
-    /// a pool that is switched off isn't.
+    /// Whether all of these are there, for answers that name them: steering could
+    /// choose the pool, and an endpoint of it has a share.
     pub fn are_there(&self, needed: &[Dependency], now: Moment) -> bool {
-        needed.iter().all(|needed| match &needed.endpoint {
-            None => self.is_available(needed.pool, now),
-            Some(name) => {
-                self.is_enabled(needed.pool, now)
-                    && self.presence_of(needed.pool, name, now) == Presence::There
-            }
+        needed.iter().all(|needed| {
+            let mut places = self.places_meant(needed);
+            self.is_enabled(needed.pool, now)
+                && (needed.endpoint.is_some() || self.is_available(needed.pool, now))
+                && places.any(|place| self.gets_a_share(needed.pool, place))
         })
     }
 
     /// Whether one of these isn't there because somebody wants that.
     pub fn is_taken_out(&self, needed: &[Dependency], now: Moment) -> bool {
         needed.iter().filter(|needed| !self.are_there(std::slice::from_ref(needed), now)).any(|needed| {
-            let held = &self.pools[needed.pool.0 as usize];
+            let standings = &self.pools[needed.pool.0 as usize].standings;
+            let idle = |place: &usize| !self.gets_a_share(needed.pool, *place);
+            let mut idle = self.places_meant(needed).filter(idle).peekable();
+            // what is up in itself and gets no share is out for its weight
+            let out = |fitness: Fitness| fitness.is_up() || fitness.is_taken_out();
             !self.is_enabled(needed.pool, now)
-                || match &needed.endpoint {
-                    None => are_taken_out(held.standings.iter()),
-                    Some(name) => are_taken_out(held.called(name).map(|place| &held.standings[place])),
-                }
+                || idle.peek().is_some() && idle.all(|place| out(standings[place].fitness))
         })
+    }
+
+    /// The places of the endpoints that a dependency means.
+    fn places_meant<'a>(&'a self, needed: &'a Dependency) -> impl Iterator<Item = usize> + 'a {
+        let held = &self.pools[needed.pool.0 as usize];
+        let named = needed.endpoint.iter().flat_map(|name| held.called(name));
+        let all = if needed.endpoint.is_none() { 0..held.rows.len() } else { 0..0 };
+        named.chain(all)
+    }
+
+    /// Whether an endpoint may be in answers, and has a weight.
+    fn gets_a_share(&self, pool: PoolId, place: usize) -> bool {
+        let standing = &self.pools[pool.0 as usize].standings[place];
+        let weight = standing.weight_of(&self.model.pool(pool).endpoints[place]);
+        standing.fitness.is_up() && standing.percent > 0 && weight > Weight(0)
     }
 
     /// Whether steering could choose the pool.
