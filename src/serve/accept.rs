@@ -37,10 +37,6 @@ use crate::wire::Transport;
 /// After a stop, how long all farewells may take.
 const LAST_MOMENT: Duration = Duration::from_millis(800);
 
-/// So many turns of the runtime those get who have gone already, where one more
-/// would cost somebody a seat.
-const TURNS_TO_LEAVE: usize = 4;
-
 /// The pause after an accept that failed for lack of something; doubles up to the second.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
@@ -212,7 +208,6 @@ impl Acceptor {
                     match accepted {
                         Ok((kind, stream, address)) => {
                             pausing = None;
-                            self.see_off(address.ip().to_canonical()).await;
                             self.seat(kind, stream, address.ip().to_canonical());
                             // it has its first turn before the next one comes: who has asked
                             // already is answered, and who has gone already leaves
@@ -235,34 +230,13 @@ impl Acceptor {
         }
     }
 
-    /// Where a connection would cost another its seat: those whose clients have
-    /// gone get their turns to leave first, once to read what came before the end
-    /// and once to see the end.
-    async fn see_off(&mut self, address: IpAddr) {
-        for _ in 0..TURNS_TO_LEAVE {
-            if self.seats.has_room(self.network_of(address)) {
-                return;
-            }
-            yield_now().await;
-            while let Some(ended) = self.tasks.try_join_next_with_id() {
-                self.seats.leave(ended.map_or_else(|error| error.id(), |(id, ())| id));
-            }
-        }
-    }
-
-    /// Whom a connection counts for; none if it is a proxy's, which says so later.
-    fn network_of(&self, address: IpAddr) -> Option<Network> {
-        let by_proxy = self.doors.proxies.iter().any(|network| network.contains(&address));
-        (!by_proxy).then(|| Network::from(address))
-    }
-
     /// Starts a connection's task, at the cost of another connection if need be.
     fn seat(&mut self, kind: Kind, stream: TcpStream, address: IpAddr) {
         self.turn += 1;
         self.shared.numbers.accepted.fetch_add(1, Relaxed);
         let open = Open(Arc::clone(&self.shared));
-        let network = self.network_of(address);
-        let by_proxy = network.is_none();
+        let by_proxy = self.doors.proxies.iter().any(|network| network.contains(&address));
+        let network = (!by_proxy).then(|| Network::from(address));
         let now = self.shared.now();
         let Some(evicted) = self.seats.make_room(network, now) else { return };
         self.count_evicted(evicted);

@@ -109,20 +109,13 @@ impl<I: Copy + Eq + Hash> Seats<I> {
     /// Sees to it that one more of `network` can sit down, at the cost of
     /// another if need be: how many had to go; None if nobody could.
     pub fn make_room(&mut self, network: Option<Network>, now: u64) -> Option<usize> {
-        if self.has_room(network) {
+        if network.is_some_and(|network| self.held_by(network) >= self.most_each.max(1)) {
+            return self.evict(now, network).then_some(1);
+        }
+        if self.taken.len() < self.most {
             return Some(0);
         }
-        let full = network.filter(|network| self.is_full(*network));
-        self.evict(now, full).then_some(1)
-    }
-
-    /// Whether one more of `network` costs nobody a seat.
-    pub fn has_room(&self, network: Option<Network>) -> bool {
-        self.taken.len() < self.most && !network.is_some_and(|network| self.is_full(network))
-    }
-
-    fn is_full(&self, network: Network) -> bool {
-        self.held_by(network) >= self.most_each.max(1)
+        self.evict(now, None).then_some(1)
     }
 
     pub fn sit(&mut self, id: I, seat: Arc<Seat>, network: Option<Network>) {
@@ -141,7 +134,8 @@ impl<I: Copy + Eq + Hash> Seats<I> {
     pub fn identify(&mut self, id: I, network: Network, now: u64) -> bool {
         let Some(taken) = self.taken.get(&id).filter(|taken| taken.network.is_none()) else { return false };
         let seat = Arc::clone(&taken.seat);
-        let evicted = self.is_full(network) && self.evict(now, Some(network));
+        let full = self.held_by(network) >= self.most_each.max(1);
+        let evicted = full && self.evict(now, Some(network));
         self.sit(id, seat, Some(network));
         evicted
     }
