@@ -8,6 +8,7 @@ mod why;
 
 use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{Duration, Instant, sleep};
 
@@ -67,6 +68,8 @@ pub(super) struct Desk {
     pub places: Arc<Semaphore>,
     pub lookups: Arc<Lookups>,
     pub upkeep: Upkeep,
+    /// What was made of the files when they were read last.
+    pub files: Arc<Mutex<view::Files>>,
     /// Gone with the server.
     pub serving: Weak<Serving>,
 }
@@ -145,6 +148,7 @@ impl Desk {
                 whys.put_into(&mut shown, &self.lookups);
                 shown.kept = self.upkeep.view();
                 shown.served = served;
+                shown.files = self.files.lock().clone();
                 Answer::Status(Box::new(shown))
             }
             Some(Err(refusal)) => Answer::Refused(refusal),

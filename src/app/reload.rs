@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
@@ -24,10 +25,12 @@ use tracing::{error, info, warn};
 
 use super::{Control, systemd};
 use crate::authority::Prepared;
-use crate::config::{self, Identity, Later, Loaded, Look, Report, Settings, Severity};
+use crate::clock;
+use crate::config::{self, Identity, Later, Loaded, Look, Problem, Report, Settings, Severity};
+use crate::control::view;
 use crate::model::{Model, Name, Serial, Soa};
-use crate::os;
 use crate::serve::Certificates;
+use crate::{moment, os};
 
 /// From one look at the files to the next.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -98,6 +101,8 @@ pub struct Reloader {
     requests: mpsc::Receiver<Request>,
     /// What was read last was refused.
     refused: bool,
+    /// The same for operators.
+    files: Arc<Mutex<view::Files>>,
     looks: Interval,
     /// What encrypted transports show.
     certificates: Option<Arc<Certificates>>,
@@ -164,6 +169,46 @@ impl fmt::Display for ReloadError {
     }
 }
 
+impl ReloadError {
+    fn count(&self) -> usize {
+        match self {
+            ReloadError::Config(report) => errors(report).count(),
+            ReloadError::Guard { .. } | ReloadError::Defect => 1,
+        }
+    }
+
+    /// The first of them in a line.
+    fn first(&self) -> String {
+        match self {
+            ReloadError::Config(report) => first_error(report).unwrap_or_default(),
+            ReloadError::Guard { .. } | ReloadError::Defect => self.to_string(),
+        }
+    }
+
+    /// Whether a start would be refused for it. A start knows of nothing that
+    /// could be gone.
+    fn refuses_a_start(&self) -> bool {
+        match self {
+            ReloadError::Config(_) | ReloadError::Defect => true,
+            ReloadError::Guard { .. } => false,
+        }
+    }
+}
+
+fn errors(report: &Report) -> impl Iterator<Item = &Problem> {
+    report.problems.iter().filter(|problem| problem.severity == Severity::Error)
+}
+
+/// A problem in a line: without the excerpt, and what to write instead.
+fn in_a_line(problem: &Problem) -> String {
+    let report = Report { problems: vec![problem.clone()], ..Report::default() };
+    report.text(false).lines().next().unwrap_or_default().to_owned()
+}
+
+fn first_error(report: &Report) -> Option<String> {
+    errors(report).next().map(in_a_line)
+}
+
 /// What came of one attempt.
 struct Attempt {
     reloaded: Result<Reloaded, ReloadError>,
@@ -172,11 +217,16 @@ struct Attempt {
     /// What is wrong with the one that the files name, so that the last good one
     /// stays.
     kept: Option<Report>,
+    /// Whether a start would be refused.
+    start_refused: bool,
 }
 
 impl Attempt {
-    fn new(reloaded: Result<Reloaded, ReloadError>) -> Attempt {
-        Attempt { reloaded, identity: None, kept: None }
+    fn new(reloaded: Result<Reloaded, ReloadError>, identity: Option<Identity>, kept: Option<Report>) -> Attempt {
+        let refused = reloaded.as_ref().err().is_some_and(ReloadError::refuses_a_start);
+        let start_refused = refused || kept.is_some();
+        let kept = kept.filter(|_| reloaded.is_ok());
+        Attempt { reloaded, identity, kept, start_refused }
     }
 
     /// Why the certificate stays, where another one is named.
@@ -271,6 +321,7 @@ impl Reloader {
             settings: loaded.settings,
             model: loaded.model,
             refused: false,
+            files: Arc::default(),
             looks,
             hangup: watch.hangup,
             requests: mpsc::channel(1).1,
@@ -285,6 +336,11 @@ impl Reloader {
     /// Puts another certificate in force there.
     pub(super) fn replacing(self, certificates: Option<Arc<Certificates>>) -> Reloader {
         Reloader { certificates, ..self }
+    }
+
+    /// Says there what was made of them.
+    pub(super) fn noting_in(self, files: Arc<Mutex<view::Files>>) -> Reloader {
+        Reloader { files, ..self }
     }
 
     /// Reads them also when operators ask for it.
@@ -313,6 +369,7 @@ impl Reloader {
             let force = request.as_ref().is_some_and(|request| request.force);
             let attempt = self.read_files(seen, force).await;
             let summary = request.as_ref().map(|_| attempt.summary());
+            self.note(&attempt);
             control.present(&self.settings.service);
             attempt.tell(&control, self.certificates.as_deref()); // first: what the engine is asked for next comes after it
             control.ask(|_, _| ()).await;
@@ -321,6 +378,28 @@ impl Reloader {
                 let _ = request.told.send(summary); // who has gone wants no answer
             }
         }
+    }
+
+    /// Says what was made of them to those who ask how they stand.
+    fn note(&self, attempt: &Attempt) {
+        let later = self.started.later(&self.settings).into_iter();
+        let later = later.map(|Later { key, now, then }| view::Later { key: key.into(), from: now, to: then });
+        let error = attempt.reloaded.as_ref().err();
+        let mut files = self.files.lock();
+        let is_new = match &attempt.reloaded {
+            Ok(Reloaded::Unchanged { .. }) => files.is_refused(),
+            Ok(Reloaded::Changed { .. }) => true,
+            Err(_) => !files.is_refused(),
+        };
+        *files = view::Files {
+            state: if error.is_some() { "refused" } else { "in_force" }.to_owned(),
+            since: if is_new { moment::utc(clock::unix_seconds().into()) } else { files.since.clone() },
+            errors: error.map_or(0, ReloadError::count),
+            first_error: error.map(ReloadError::first),
+            certificate_kept: attempt.kept.as_ref().and_then(first_error),
+            later: later.collect(),
+            start_refused: attempt.start_refused,
+        };
     }
 
     /// Whether the files have changed and come to rest, or never do.
@@ -368,7 +447,7 @@ impl Reloader {
             }
         };
         let Ok((settings, reloaded, kept, named_files)) = weighed else {
-            return Attempt::new(Err(ReloadError::Defect));
+            return Attempt::new(Err(ReloadError::Defect), None, None);
         };
         let identity = settings.identity.clone().filter(|_| self.certificates.is_some());
         let identity =
@@ -376,7 +455,6 @@ impl Reloader {
         self.settings = settings;
         self.read.named = sight(named_files.iter().map(|look| look.seen));
         self.named = named_files.into_iter().map(|Look { path, .. }| path).collect();
-        let kept = kept.filter(|_| reloaded.is_ok());
         let refused = reloaded.is_err() || kept.is_some();
         let was_refused = std::mem::replace(&mut self.refused, refused) && !refused;
         let reloaded = match reloaded {
@@ -386,7 +464,7 @@ impl Reloader {
         if let Ok(Reloaded::Changed { prepared, .. }) = &reloaded {
             self.model = Arc::clone(prepared.model());
         }
-        Attempt { reloaded, identity, kept }
+        Attempt::new(reloaded, identity, kept)
     }
 }
 

@@ -32,6 +32,63 @@ pub struct Status {
     /// Of the whole server; none: one pool was asked for, or nothing answers yet.
     #[serde(default)]
     pub served: Option<Served>,
+    /// How the files stand that were read last.
+    #[serde(default)]
+    pub files: Files,
+}
+
+/// What was made of the files when they were read last, and what a start would.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Files {
+    /// `in_force`, or `refused`: an older configuration is in force.
+    pub state: String,
+    /// Since when that is in force, or files are refused.
+    pub since: String,
+    /// How many reasons there are to refuse them, and the first one.
+    pub errors: usize,
+    pub first_error: Option<String>,
+    /// Why an older certificate is in force than the one that they name.
+    pub certificate_kept: Option<String>,
+    /// What takes effect with the next start.
+    pub later: Vec<Later>,
+    /// Whether a start with these files would be refused.
+    pub start_refused: bool,
+}
+
+/// A key of `server:` that waits for a start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Later {
+    pub key: String,
+    /// The value in force,
+    pub from: String,
+    /// and the one of the next start.
+    pub to: String,
+}
+
+impl Files {
+    /// Those that a server has started with.
+    pub fn in_force(since: String) -> Files {
+        Files { since, ..Files::default() }
+    }
+
+    /// Whether they are refused.
+    pub fn is_refused(&self) -> bool {
+        self.state == "refused"
+    }
+}
+
+impl Default for Files {
+    fn default() -> Files {
+        Files {
+            state: "in_force".to_owned(),
+            since: String::new(),
+            errors: 0,
+            first_error: None,
+            certificate_kept: None,
+            later: Vec::new(),
+            start_refused: false,
+        }
+    }
 }
 
 /// What the transports have counted since the start.
@@ -367,6 +424,7 @@ impl From<engine::Status> for Status {
             },
             kept: Kept::default(),
             served: None,
+            files: Files::default(),
         }
     }
 }

@@ -284,6 +284,47 @@ fn a_reload_names_what_waits_for_the_next_start() {
 }
 
 #[test]
+fn status_tells_what_of_the_files_is_not_in_force() {
+    let served = Served::start(&fixed("192.0.2.1", 30));
+    let files = || served.json(&["status"])["files"].clone();
+    let at_the_start = files();
+    assert_eq!(at_the_start["state"], json!("in_force"));
+    assert_eq!((&at_the_start["errors"], &at_the_start["later"]), (&json!(0), &json!([])));
+    assert_eq!(at_the_start["start_refused"], json!(false));
+    assert!(served.run(&["status"]).starts_with("LOAD BALANCER"), "nothing is said of files that are in force");
+
+    let later = format!("server: {{ udp_workers: 3 }}\n{}", fixed("192.0.2.1", 30));
+    served.folder.replace("a.yaml", &later);
+    let waits = json!([{ "key": "udp_workers", "from": "one a core", "to": "3" }]);
+    until("what waits is told", || files()["later"] == waits);
+
+    served.folder.replace("a.yaml", &later.replace("192.0.2.1", "192.0.2").replace("ttl:", "tll:"));
+    until("they are refused", || files()["state"] == json!("refused"));
+    let refused = files();
+    assert_eq!((&refused["errors"], &refused["start_refused"]), (&json!(2), &json!(true)), "{refused}");
+    assert_eq!(refused["later"], waits, "what was taken before still waits");
+    let first = refused["first_error"].as_str().unwrap();
+    assert!(first.contains("a.yaml:") && first.contains(": error: ") && !first.contains('\n'), "{first}");
+    let text = served.run(&["status"]);
+    assert!(text.starts_with("the files are refused since ") && text.contains(first), "{text}");
+    assert!(text.contains("; a start would be refused\n") && text.contains("  … and 1 more error; "), "{text}");
+    assert!(text.contains("`udp_workers` from one a core to 3 waits for the next start\n"), "{text}");
+
+    let fewer = fixed("192.0.2.1", 30).replace("  ns1: {", "  ns2: {").replace("value: ns1", "value: ns2");
+    served.folder.replace("a.yaml", &fewer.replace("  www: {", "  other: {"));
+    until("the guard refuses", || served.run(&["status"]).contains("a start would take them"));
+    let guarded = files();
+    assert_eq!((&guarded["state"], &guarded["start_refused"]), (&json!("refused"), &json!(false)));
+    assert_eq!(guarded["since"], refused["since"], "they are refused since the first time");
+
+    served.folder.replace("a.yaml", &fixed("192.0.2.1", 30));
+    until("all is in force", || {
+        let files = files();
+        files["state"] == json!("in_force") && files["later"] == json!([])
+    });
+}
+
+#[test]
 fn names_that_do_not_exist_and_servers_that_do_not_run() {
     let served = Served::start(&fixed("192.0.2.1", 30));
     for (arguments, told) in [
