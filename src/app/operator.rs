@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{Duration, Instant, sleep};
 
 use super::lookups::Lookups;
-use super::reload::Request as ReloadRequest;
+use super::reload::{Request as ReloadRequest, Told};
 use super::threads::Places;
 use super::{Control, Serving};
 use crate::clock::Clock;
@@ -187,8 +187,9 @@ impl Desk {
             return stopping();
         }
         match hears.await {
-            Ok(Ok(message)) => {
-                Answer::Done(Done { message, notes: self.in_force().await, ..Done::default() })
+            Ok(Ok(Told { message, mut notes })) => {
+                notes.extend(self.in_force().await);
+                Answer::Done(Done { message, notes, ..Done::default() })
             }
             Ok(Err(why)) => Answer::Refused(Refusal::new("not_reloaded", why)),
             Err(_) => stopping(),

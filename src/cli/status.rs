@@ -246,7 +246,9 @@ fn files(files: &Files, now: &str) -> Option<String> {
         lines.push(format!("  {why}"));
     }
     let waits = files.later.iter();
-    lines.extend(waits.map(|it| format!("`{}` from {} to {} waits for the next start", it.key, it.from, it.to)));
+    lines.extend(
+        waits.map(|it| format!("`{}` from {} to {} waits for the next start", it.key, it.from, it.to)),
+    );
     (!lines.is_empty()).then(|| lines.join("\n") + "\n")
 }
 

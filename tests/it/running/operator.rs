@@ -274,12 +274,13 @@ fn a_reload_names_what_waits_for_the_next_start() {
     let served = Served::start(&fixed("192.0.2.1", 30));
     let text = format!("server: {{ log: json, tcp_idle_timeout: 20s }}\n{}", fixed("192.0.2.1", 30));
     served.folder.replace("a.yaml", &text);
-    let waits = "; what has changed of `server:` takes effect with the next start: \
+    let waits = "what has changed of `server:` takes effect with the next start: \
                  `tcp_idle_timeout` from 10s to 20s; `log` from auto to json";
     let told = served.run(&["reload"]);
-    assert!(told.contains(waits), "{told}");
-    let told = served.run(&["reload"]);
-    assert!(told.starts_with("nothing has changed") && told.contains(waits), "as long as it waits: {told}");
+    assert!(told.contains(&format!("\n  {waits}\n")), "{told}");
+    let told = served.json(&["reload"]);
+    let (message, notes) = (&told["message"], &told["notes"]);
+    assert_eq!((message, notes), (&json!("nothing has changed"), &json!([waits])), "as long as it waits");
     assert_eq!(served.hale.count("takes effect with the next start"), 1, "the log tells once");
 }
 
@@ -291,7 +292,10 @@ fn status_tells_what_of_the_files_is_not_in_force() {
     assert_eq!(at_the_start["state"], json!("in_force"));
     assert_eq!((&at_the_start["errors"], &at_the_start["later"]), (&json!(0), &json!([])));
     assert_eq!(at_the_start["start_refused"], json!(false));
-    assert!(served.run(&["status"]).starts_with("LOAD BALANCER"), "nothing is said of files that are in force");
+    assert!(
+        served.run(&["status"]).starts_with("LOAD BALANCER"),
+        "nothing is said of files that are in force"
+    );
 
     let later = format!("server: {{ udp_workers: 3 }}\n{}", fixed("192.0.2.1", 30));
     served.folder.replace("a.yaml", &later);
@@ -307,7 +311,10 @@ fn status_tells_what_of_the_files_is_not_in_force() {
     assert!(first.contains("a.yaml:") && first.contains(": error: ") && !first.contains('\n'), "{first}");
     let text = served.run(&["status"]);
     assert!(text.starts_with("the files are refused since ") && text.contains(first), "{text}");
-    assert!(text.contains("; a start would be refused\n") && text.contains("  … and 1 more error; "), "{text}");
+    assert!(
+        text.contains("; a start would be refused\n") && text.contains("  … and 1 more error; "),
+        "{text}"
+    );
     assert!(text.contains("`udp_workers` from one a core to 3 waits for the next start\n"), "{text}");
 
     let fewer = fixed("192.0.2.1", 30).replace("  ns1: {", "  ns2: {").replace("value: ns1", "value: ns2");

@@ -143,10 +143,19 @@ fn a_certificate_that_is_gone_holds_up_no_other_change_and_says_where_it_is_name
         shown["files"].clone()
     };
     let kept = files();
-    assert!(kept["certificate_kept"].as_str().unwrap().contains(&format!("a.yaml:1:{column}: error: ")), "{kept}");
+    assert!(
+        kept["certificate_kept"].as_str().unwrap().contains(&format!("a.yaml:1:{column}: error: ")),
+        "{kept}"
+    );
     assert_eq!((kept["state"].as_str(), kept["start_refused"].as_bool()), (Some("in_force"), Some(true)));
     let shown = asked(&["status"]);
     assert!(shown.starts_with("the certificate in force is an older one than the files name"), "{shown}");
+    let reloaded = || -> serde_json::Value { serde_json::from_str(&asked(&["reload", "--json"])).unwrap() };
+    let told = reloaded();
+    assert!(told["message"].as_str().unwrap().starts_with("all but the certificate is read again"), "{told}");
+    let note = told["notes"][0].as_str().unwrap();
+    assert!(note.starts_with("the certificate in force stays, and a start would be refused: "), "{note}");
+    assert!(note.contains(&format!("a.yaml:1:{column}: error: ")) && !note.contains('\n'), "{note}");
     // any other error refuses all
     let mark = hale.mark();
     folder.replace("a.yaml", &with("192.0.2"));
@@ -166,6 +175,21 @@ fn a_certificate_that_is_gone_holds_up_no_other_change_and_says_where_it_is_name
     put(&folder, &second);
     hale.line_after(mark, "is in force for new connections");
     assert_eq!(connect(&hale, &authority.store()).1, second.chain[0]);
+}
+
+#[test]
+fn who_asks_for_a_reload_hears_that_the_new_certificate_has_expired() {
+    let authority = Authority::new();
+    let folder = Folder::new();
+    put(&folder, &authority.issue(&["localhost"], 2020, 2100));
+    let hale = serve(&folder, "own.pem", "own.key");
+    let state = hale.state_dir().to_str().unwrap();
+    put(&folder, &authority.issue(&["localhost"], 2020, 2021));
+    let ended = run(["reload", "--json", "--state-dir", state]);
+    assert_eq!(ended.code(), Some(0), "{}", ended.log);
+    let told: serde_json::Value = serde_json::from_str(&ended.out).unwrap();
+    let note = told["notes"][0].as_str().unwrap();
+    assert!(note.contains("own.pem expired at 2021-01-01T00:00:00Z: clients refuse it"), "{note}");
 }
 
 #[test]
