@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::engine;
-use crate::health::{self, AgentWish, Fitness, Outcome, PoolState, ProbeResult, ProbeTask, Verdict};
+use crate::health::{self, AgentWish, Fitness, Outcome, PoolState, ProbeResult, ProbeTask, Reason, Verdict};
 use crate::model::Weight;
 use crate::moment;
 use crate::moment::Moment;
@@ -488,6 +488,10 @@ impl Endpoint {
             true if standing.percent == 0 => "agent_0_percent",
             _ => standing.fitness.as_str(),
         };
+        // of one on its way back the newest probe says nothing of why it is where it is
+        let reason = held.reason.filter(|reason| {
+            standing.verdict == Verdict::Healthy || *reason != Reason::NoFailures
+        });
         let seen = |(vantage, verdict): (std::sync::Arc<str>, Option<Verdict>)| Seen {
             vantage: vantage.to_string(),
             health: verdict.map(|verdict| verdict.to_string()),
@@ -507,7 +511,7 @@ impl Endpoint {
             flapping: standing.flapping,
             degraded: standing.degraded.map(|why| why.to_string()),
             since: time(held.since),
-            reason: held.reason.map(|reason| reason.to_string()),
+            reason: reason.map(|reason| reason.to_string()),
             why: Vec::new(),
             overrides: held.overrides.iter().map(Override::from).collect(),
             vantages: held.views.into_iter().map(seen).collect(),
@@ -607,7 +611,6 @@ impl Probed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::health::Reason;
 
     #[test]
     fn what_a_probe_found_is_shown_with_units_and_escapes() {

@@ -557,6 +557,35 @@ fn only_a_pool_that_would_be_used_is_said_to_be_back() {
 }
 
 #[test]
+fn a_run_that_is_under_way_is_told() {
+    let monitors = "monitors:\n  own: { type: push, interval: 60s, consecutive_up: 2, consecutive_down: 3 }\n";
+    let pools = "pools:\n  eu: { monitor: own, endpoints: [{ name: a, address: 192.0.2.3 }] }\n";
+    let zone = fixed("192.0.2.1", 30).replace("pools:\n", pools);
+    let served = Served::start(&format!("{monitors}{zone}"));
+    let line = || {
+        let text = served.run(&["status", "eu"]);
+        text.lines().find(|line| line.starts_with("eu/a ")).expect("its line").to_owned()
+    };
+    for (state, health, why) in [
+        ("up", "healthy", None),
+        ("down", "healthy", Some("1 of 3 failures")),
+        ("up", "healthy", None),
+        ("down", "healthy", Some("1 of 3 failures")),
+        ("down", "healthy", Some("2 of 3 failures")),
+        ("down", "unhealthy", Some("eported")),
+        ("up", "unhealthy", Some("  1 of 2 passes")),
+        ("up", "healthy", None),
+    ] {
+        served.run(&["report", "eu/a", state]);
+        until("the report counts", || {
+            let line = line();
+            let told = line.contains(" of ") || line.contains("eported");
+            line.contains(&format!(" {health} ")) && why.map_or(!told, |why| line.contains(why))
+        });
+    }
+}
+
+#[test]
 fn reports_say_what_they_lack() {
     let served = Served::start(REASONS);
     served.run(&["report", "reports/a", "down"]);
