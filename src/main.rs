@@ -561,6 +561,7 @@ fn timing(name: Option<String>, mut paths: Vec<PathBuf>, json: bool) -> ExitCode
         Err(report) => return refusal(&report),
     };
     let mut timings = timing::all(&loaded.model);
+    timings.sort_by_cached_key(|timing| timing.name.canonical_order());
     if let Some(name) = name {
         let known: Vec<String> = timings.iter().map(|timing| timing.name.to_string()).collect();
         let full = name.parse().ok().filter(|name: &Name| timings.iter().any(|timing| timing.name == *name));

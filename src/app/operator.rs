@@ -146,6 +146,7 @@ impl Desk {
             Some(Ok((status, whys))) => {
                 let mut shown = view::Status::from(status);
                 whys.put_into(&mut shown, &self.lookups);
+                shown.sort();
                 shown.kept = self.upkeep.view();
                 shown.served = served;
                 shown.files = self.files.lock().clone();

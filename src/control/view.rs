@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine;
 use crate::health::{self, AgentWish, Fitness, Outcome, PoolState, ProbeResult, ProbeTask, Reason, Verdict};
-use crate::model::Weight;
+use crate::model::{Name, Weight};
 use crate::moment;
 use crate::moment::Moment;
 use crate::rdata::type_name;
@@ -368,6 +368,16 @@ pub struct Probes {
     pub started: u64,
     pub late: u64,
     pub skipped: u64,
+}
+
+impl Status {
+    /// Puts load balancers and records in the order of their names, those of one
+    /// zone together; pools stay as they are configured.
+    pub fn sort(&mut self) {
+        let order = |name: &str| name.parse::<Name>().map(|name| name.canonical_order()).unwrap_or_default();
+        self.load_balancers.sort_by_cached_key(|balancer| order(&balancer.name));
+        self.records.sort_by_cached_key(|records| order(&records.name));
+    }
 }
 
 /// A moment as it is shown.

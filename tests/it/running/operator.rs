@@ -557,6 +557,36 @@ fn only_a_pool_that_would_be_used_is_said_to_be_back() {
 }
 
 #[test]
+fn load_balancers_are_in_the_order_of_their_names() {
+    let zones = |zone: &str, names: &[&str]| {
+        let balancers =
+            names.iter().map(|name| format!("      {name}: {{ default_pools: [main], fallback_pool: main }}\n"));
+        format!(
+            "  {zone}:\n    records: {{ '': {{ type: NS, value: ns.example.net. }} }}\n    load_balancers:\n{}",
+            balancers.collect::<String>()
+        )
+    };
+    let text = format!(
+        "monitors: {{ m: {{ type: static, verdict: healthy }} }}\n\
+         pools: {{ main: {{ monitor: m, endpoints: [{{ name: a, address: 192.0.2.1 }}] }} }}\nzones:\n{}{}",
+        zones("b.test", &["www", "a", "mail"]),
+        zones("a.test", &["shop.www", "www", "zz"])
+    );
+    let served = Served::start(&text);
+    let ordered = ["www.a.test.", "shop.www.a.test.", "zz.a.test.", "a.b.test.", "mail.b.test.", "www.b.test."];
+    let of = |shown: &Value| {
+        let names = shown.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(of(&served.json(&["status"])["load_balancers"]), ordered);
+    let path = served.folder.join("a.yaml");
+    let timing = run(["timing", "--json", "--config", path.to_str().unwrap()]);
+    let timing: Value = serde_json::from_str(&timing.out).unwrap_or_else(|_| panic!("{}", timing.log));
+    let names = of(if timing.is_array() { &timing } else { &timing["load_balancers"] });
+    assert_eq!(names, ordered);
+}
+
+#[test]
 fn a_run_that_is_under_way_is_told() {
     let monitors = "monitors:\n  own: { type: push, interval: 60s, consecutive_up: 2, consecutive_down: 3 }\n";
     let pools = "pools:\n  eu: { monitor: own, endpoints: [{ name: a, address: 192.0.2.3 }] }\n";
