@@ -313,8 +313,27 @@ fn dependency_down(engine: &Engine, needed: &Dependency) -> Option<String> {
     if mine().any(|standing| standing.fitness.is_up()) {
         return None;
     }
-    let word = mine().next().map_or("not known", |standing| standing.fitness.as_str());
-    Some(format!("needs {}/{name}, which is {}", pool.name, word.replace('_', " ")))
+    let stands = mine().next().map_or("is not known", |standing| stands(standing.fitness));
+    Some(format!("needs {}/{name}, which {stands}", pool.name))
+}
+
+/// How something stands, as a sentence goes on.
+fn stands(fitness: Fitness) -> &'static str {
+    match fitness {
+        Fitness::Up => "is up",
+        Fitness::Down(DownCause::Unknown) => "is unknown",
+        Fitness::Down(DownCause::Unhealthy) => "is unhealthy",
+        Fitness::Down(DownCause::Forced) => "is unhealthy by an operator's word",
+        Fitness::Down(DownCause::Ejected) => "is ejected",
+        Fitness::Down(DownCause::FlapHold) => "is held out for flapping",
+        Fitness::Down(DownCause::Dependency | DownCause::DependencyOut) => "lacks what it needs itself",
+        Fitness::Out(OutCause::Disabled) => "is disabled",
+        Fitness::Out(OutCause::Draining) => "is draining",
+        Fitness::Out(OutCause::Drained) => "is drained",
+        Fitness::Out(OutCause::Maintenance) => "is in maintenance",
+        Fitness::Out(OutCause::AgentDrain) => "is drained by its agent",
+        Fitness::Out(OutCause::AgentMaint) => "is in maintenance by its agent",
+    }
 }
 
 /// Whether it counts as healthy at a vantage whose own tests say otherwise.
@@ -330,5 +349,23 @@ fn is_held(pool: &Pool, view: &EndpointView, vantage: &Arc<str>) -> bool {
         Combination::All => unhealthy > 0,
         Combination::AtLeast(least) => votes().count() - unhealthy < least as usize,
         Combination::Majority => unhealthy * 2 > votes().count(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_a_dependency_stands_is_a_sentence() {
+        for (fitness, expected) in [
+            (Fitness::Out(OutCause::Maintenance), "is in maintenance"),
+            (Fitness::Out(OutCause::AgentMaint), "is in maintenance by its agent"),
+            (Fitness::Down(DownCause::FlapHold), "is held out for flapping"),
+            (Fitness::Down(DownCause::Dependency), "lacks what it needs itself"),
+            (Fitness::Down(DownCause::Unhealthy), "is unhealthy"),
+        ] {
+            assert_eq!(stands(fitness), expected, "{fitness:?}");
+        }
     }
 }
