@@ -173,6 +173,7 @@ fn serves(endpoint: &Endpoint) -> Cell {
 
 fn why(pool: &Pool, endpoint: &Endpoint) -> String {
     let mut why: Vec<String> = endpoint.overrides.iter().map(said).collect();
+    why.extend(of_pool(pool, endpoint));
     let bad = pool.monitored && endpoint.health != "healthy";
     why.extend(endpoint.reason.clone().filter(|_| bad));
     why.extend(endpoint.why.iter().cloned());
@@ -183,6 +184,20 @@ fn why(pool: &Pool, endpoint: &Endpoint) -> String {
         why.push("can't be probed".to_owned());
     }
     why.join("; ")
+}
+
+/// What of its pool as a whole keeps it out.
+fn of_pool(pool: &Pool, endpoint: &Endpoint) -> Option<String> {
+    let action = match &*endpoint.fitness {
+        "draining" | "drained" => "drain",
+        "disabled" | "pool_disabled" => "disable",
+        _ => return None,
+    };
+    let is_it = |over: &&Override| over.action == action;
+    if endpoint.overrides.iter().any(|over| is_it(&over)) {
+        return None;
+    }
+    pool.overrides.iter().find(is_it).map(|over| format!("the pool: {}", said(over)))
 }
 
 /// An override in a few words.
@@ -520,6 +535,24 @@ eu/eu-3   192.0.2.10  healthy    no: draining  07:40:11  drain by alice: new ker
         let text = text(&status, false, Style::default());
         assert!(text.contains("eu            us is critical\n"), "{text}");
         assert!(text.contains("maintenance: new roof (until"), "{text}");
+    }
+
+    #[test]
+    fn endpoints_of_a_pool_that_is_drained_say_so() {
+        let mut status = sample();
+        let pool = &mut status.pools[0];
+        let drain = pool.endpoints[2].overrides[0].clone();
+        pool.overrides = vec![Override { by: "bob".into(), reason: "new rack".into(), ..drain }];
+        pool.endpoints[0].fitness = "drained".into();
+        pool.endpoints[1].fitness = "drained".into();
+        let text = text(&status, false, Style::default());
+        let ends = |name: &str, why: &str| {
+            let line = text.lines().find(|line| line.starts_with(name)).expect("its line");
+            assert!(line.ends_with(&format!("  {why}")), "{line}");
+        };
+        ends("eu/eu-1", "the pool: drain by bob: new rack");
+        ends("eu/eu-2", "the pool: drain by bob: new rack; TCP connection failed");
+        ends("eu/eu-3", "drain by alice: new kernel");
     }
 
     #[test]
