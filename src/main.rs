@@ -149,8 +149,9 @@ enum Command {
     },
     /// Show what the running server holds: load balancers, pools, endpoints.
     Status {
-        /// One pool, or everything that is known of one endpoint.
-        #[arg(value_name = "POOL[/ENDPOINT]")]
+        /// One pool, everything that is known of one endpoint, or a load balancer
+        /// (or records that follow health) by its full name, with its pools.
+        #[arg(value_name = "POOL[/ENDPOINT] | NAME")]
         of: Option<String>,
         #[command(flatten)]
         at: At,

@@ -6,6 +6,7 @@
 mod orders;
 mod why;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -21,7 +22,7 @@ use crate::config::Loaded;
 use crate::control::{Answer, Done, Operator, Refusal, Request, view};
 use crate::engine::{self, Engine, Hosts};
 use crate::health::{ProbeTask, Seen, Table};
-use crate::model::{is_called, names_host};
+use crate::model::{LoadBalancer, Name, PoolId, is_called, names_host};
 use crate::moment::Moment;
 use crate::probe::Prober;
 use crate::{history, notify, serve, state};
@@ -281,6 +282,9 @@ fn status(engine: &Engine, of: Option<&str>, now: Moment) -> Result<(engine::Sta
         return Ok((status, whys));
     };
     let model = engine.model();
+    if model.pool_named(&orders::scope_as_written(of).pool).is_none() {
+        return status_of_name(engine, of, now);
+    }
     let scope = match orders::scope(model, of) {
         Err(refusal) if refusal.kind != orders::UNRESOLVED => return Err(refusal),
         Err(_) => orders::scope_as_written(of),
@@ -299,6 +303,26 @@ fn status(engine: &Engine, of: Option<&str>, now: Moment) -> Result<(engine::Sta
     status.pools = vec![shown];
     let mut whys = Whys::of(engine, &status);
     whys.keep_unresolved(scope.endpoint.as_deref());
+    Ok((status, whys))
+}
+
+/// A load balancer, or records that follow health, and the pools that they use.
+fn status_of_name(engine: &Engine, of: &str, now: Moment) -> Result<(engine::Status, Whys), Refusal> {
+    let model = engine.model();
+    let unknown = |name: Option<&Name>| orders::unknown_name(model, of, name);
+    let name: Name = of.parse().map_err(|_| unknown(None))?;
+    let mut status = engine.status_without_pools(now);
+    status.balancers.retain(|balancer| balancer.name == name);
+    status.records.retain(|records| records.owner == name);
+    if status.balancers.is_empty() && status.records.is_empty() {
+        return Err(unknown(Some(&name)));
+    }
+    let balancers = model.zones.iter().flat_map(|zone| &zone.load_balancers);
+    let used = balancers.filter(|balancer| balancer.name == name).flat_map(LoadBalancer::pools);
+    let needed = status.records.iter().flat_map(|records| &records.depends_on).map(|needed| needed.pool);
+    let pools: BTreeSet<PoolId> = used.chain(needed).collect(); // in the order of the configuration
+    status.pools = pools.into_iter().map(|pool| engine.pool_view(pool, now)).collect();
+    let whys = Whys::of(engine, &status);
     Ok((status, whys))
 }
 

@@ -338,6 +338,9 @@ fn names_that_do_not_exist_and_servers_that_do_not_run() {
         (&["drain", "mian"][..], "there is no pool `mian`; did you mean `main`?"),
         (&["drain", "main/on"], "pool main has no endpoint `on`; did you mean `one`?"),
         (&["status", "xyzzy"], "there is no pool `xyzzy`; there are: main, sorry"),
+        (&["status", "xyzzy/one"], "there is no pool `xyzzy`; there are: main, sorry"),
+        (&["status", "www"], "there is no pool `www`; did you mean the load balancer `www.example.test.`?"),
+        (&["status", "ns1.example.test"], "neither a load balancer nor has it records that follow health"),
         (&["override", "main", "healthy"], "write POOL/ENDPOINT, such as main/one"),
         (&["failback", "www"], "there is no load balancer `www`; did you mean `www.example.test.`?"),
         (&["report", "main/one", "up"], "one of `type: push` does"),
@@ -584,6 +587,29 @@ fn load_balancers_are_in_the_order_of_their_names() {
     let timing: Value = serde_json::from_str(&timing.out).unwrap_or_else(|_| panic!("{}", timing.log));
     let names = of(if timing.is_array() { &timing } else { &timing["load_balancers"] });
     assert_eq!(names, ordered);
+}
+
+#[test]
+fn status_of_a_name_shows_it_with_its_pools() {
+    let mail = "  mail:\n    type: MX\n    values:\n      \
+                - { preference: 10, exchange: mx1.example.test., depends_on: spare }\n      \
+                - { preference: 20, exchange: mx2.example.test. }\n";
+    let spare = "pools:\n  spare: { endpoints: [{ name: one, address: 192.0.2.9 }] }\n";
+    let zone = fixed("192.0.2.1", 30).replace("pools:\n", spare);
+    let zone = zone.replace("load_balancers:\n", &format!("{mail}load_balancers:\n"));
+    let served = Served::start(&zone);
+    let names = |shown: &Value| {
+        let rows = shown.as_array().unwrap().iter();
+        rows.map(|row| row["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    for name in ["www.example.test", "WWW.example.test."] {
+        let shown = served.json(&["status", name]);
+        assert_eq!(names(&shown["load_balancers"]), [WWW]);
+        assert_eq!((names(&shown["pools"]), names(&shown["records"])), (vec!["main".into(), "sorry".into()], vec![]));
+    }
+    let shown = served.json(&["status", "mail.example.test"]);
+    assert_eq!(names(&shown["records"]), ["mail.example.test."]);
+    assert_eq!((names(&shown["pools"]), names(&shown["load_balancers"])), (vec!["spare".into()], vec![]));
 }
 
 #[test]
