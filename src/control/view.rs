@@ -499,9 +499,9 @@ impl Endpoint {
             _ => standing.fitness.as_str(),
         };
         // of one on its way back the newest probe says nothing of why it is where it is
-        let reason = held.reason.filter(|reason| {
-            standing.verdict == Verdict::Healthy || *reason != Reason::NoFailures
-        });
+        let reason = held
+            .reason
+            .filter(|reason| standing.verdict == Verdict::Healthy || *reason != Reason::NoFailures);
         let seen = |(vantage, verdict): (std::sync::Arc<str>, Option<Verdict>)| Seen {
             vantage: vantage.to_string(),
             health: verdict.map(|verdict| verdict.to_string()),

@@ -562,8 +562,9 @@ fn only_a_pool_that_would_be_used_is_said_to_be_back() {
 #[test]
 fn load_balancers_are_in_the_order_of_their_names() {
     let zones = |zone: &str, names: &[&str]| {
-        let balancers =
-            names.iter().map(|name| format!("      {name}: {{ default_pools: [main], fallback_pool: main }}\n"));
+        let balancers = names
+            .iter()
+            .map(|name| format!("      {name}: {{ default_pools: [main], fallback_pool: main }}\n"));
         format!(
             "  {zone}:\n    records: {{ '': {{ type: NS, value: ns.example.net. }} }}\n    load_balancers:\n{}",
             balancers.collect::<String>()
@@ -576,7 +577,8 @@ fn load_balancers_are_in_the_order_of_their_names() {
         zones("a.test", &["shop.www", "www", "zz"])
     );
     let served = Served::start(&text);
-    let ordered = ["www.a.test.", "shop.www.a.test.", "zz.a.test.", "a.b.test.", "mail.b.test.", "www.b.test."];
+    let ordered =
+        ["www.a.test.", "shop.www.a.test.", "zz.a.test.", "a.b.test.", "mail.b.test.", "www.b.test."];
     let of = |shown: &Value| {
         let names = shown.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap().to_owned());
         names.collect::<Vec<_>>()
@@ -605,7 +607,10 @@ fn status_of_a_name_shows_it_with_its_pools() {
     for name in ["www.example.test", "WWW.example.test."] {
         let shown = served.json(&["status", name]);
         assert_eq!(names(&shown["load_balancers"]), [WWW]);
-        assert_eq!((names(&shown["pools"]), names(&shown["records"])), (vec!["main".into(), "sorry".into()], vec![]));
+        assert_eq!(
+            (names(&shown["pools"]), names(&shown["records"])),
+            (vec!["main".into(), "sorry".into()], vec![])
+        );
     }
     let shown = served.json(&["status", "mail.example.test"]);
     assert_eq!(names(&shown["records"]), ["mail.example.test."]);
@@ -614,7 +619,8 @@ fn status_of_a_name_shows_it_with_its_pools() {
 
 #[test]
 fn a_run_that_is_under_way_is_told() {
-    let monitors = "monitors:\n  own: { type: push, interval: 60s, consecutive_up: 2, consecutive_down: 3 }\n";
+    let monitors =
+        "monitors:\n  own: { type: push, interval: 60s, consecutive_up: 2, consecutive_down: 3 }\n";
     let pools = "pools:\n  eu: { monitor: own, endpoints: [{ name: a, address: 192.0.2.3 }] }\n";
     let zone = fixed("192.0.2.1", 30).replace("pools:\n", pools);
     let served = Served::start(&format!("{monitors}{zone}"));
