@@ -46,7 +46,7 @@ use lookups::Lookups;
 use crate::authority::Prepared;
 use crate::clock::Clock;
 use crate::config::{self, Loaded, ServiceSettings, Settings};
-use crate::control::Listener;
+use crate::control::{Listener, view};
 use crate::engine::{Change, Engine, Event};
 use crate::events;
 use crate::health::Memory;
@@ -133,6 +133,8 @@ pub struct Running {
     /// Answers operators, where there is a state directory.
     desk: Option<JoinHandle<std::convert::Infallible>>,
     reloads: mpsc::Receiver<reload::Request>,
+    /// What was made of the files when they were read last.
+    files: Arc<Mutex<view::Files>>,
     /// The engine ends when it is gone.
     stop: watch::Sender<()>,
     threads: Threads,
@@ -368,6 +370,7 @@ pub async fn start_with(
     let lookups = Arc::new(Lookups::new(&settings.resolvers, clock));
     let (history, notices) = announcer.counts();
     let serving = Arc::new(Serving::default());
+    let files = Arc::new(Mutex::new(view::Files::in_force(view::time(clock.now()))));
     let desk = Desk {
         control: control.clone(),
         clock,
@@ -377,6 +380,7 @@ pub async fn start_with(
         places: Desk::places(),
         lookups: Arc::clone(&lookups),
         upkeep: Upkeep { history, notices, journal: journal.as_ref().map(Journal::counts) },
+        files: Arc::clone(&files),
         serving: Arc::downgrade(&serving),
     };
     let task = EngineTask {
@@ -430,6 +434,7 @@ pub async fn start_with(
         engine,
         desk,
         reloads: wanted_reloads,
+        files,
         stop,
         threads,
     })
@@ -599,7 +604,7 @@ pub async fn serve(
         _ = interrupt.recv() => return Ok(()),
     };
     let reloader = Reloader::new(watch, loaded).asked_by(running.take_reloads());
-    let reloader = reloader.replacing(running.certificates.clone());
+    let reloader = reloader.replacing(running.certificates.clone()).noting_in(Arc::clone(&running.files));
     let mut reloads = pin!(reloader.run(running.control()));
     systemd::ready();
     let watching = tokio::spawn(systemd::watch(running.control(), running.pulse()));

@@ -30,7 +30,7 @@ pub const MAX_LINE: usize = 64 << 10;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    /// Show everything, one pool or one endpoint.
+    /// Show everything, one pool, one endpoint, or one name with its pools.
     Status {
         #[serde(default)]
         of: Option<String>,

@@ -149,8 +149,9 @@ enum Command {
     },
     /// Show what the running server holds: load balancers, pools, endpoints.
     Status {
-        /// One pool, or everything that is known of one endpoint.
-        #[arg(value_name = "POOL[/ENDPOINT]")]
+        /// One pool, everything that is known of one endpoint, or a load balancer
+        /// (or records that follow health) by its full name, with its pools.
+        #[arg(value_name = "POOL[/ENDPOINT] | NAME")]
         of: Option<String>,
         #[command(flatten)]
         at: At,
@@ -561,6 +562,7 @@ fn timing(name: Option<String>, mut paths: Vec<PathBuf>, json: bool) -> ExitCode
         Err(report) => return refusal(&report),
     };
     let mut timings = timing::all(&loaded.model);
+    timings.sort_by_cached_key(|timing| timing.name.canonical_order());
     if let Some(name) = name {
         let known: Vec<String> = timings.iter().map(|timing| timing.name.to_string()).collect();
         let full = name.parse().ok().filter(|name: &Name| timings.iter().any(|timing| timing.name == *name));

@@ -272,22 +272,20 @@ pub struct Trouble {
 /// Writes what the transports have counted.
 pub fn tell_queries(so_far: &Queries) {
     let Queries { queries, replies, over, trouble } = so_far;
-    if *trouble == Trouble::default() {
-        return info!(queries, replies, %over, "queries since the start");
-    }
+    let some = |count: u64| (count > 0).then_some(count); // what is zero is left out
     let Trouble { slipped, dropped, unproxied, overflows, unsent, evicted, panics, restarts } = *trouble;
     info!(
         queries,
         replies,
         %over,
-        slipped,
-        dropped,
-        unproxied,
-        overflows,
-        unsent,
-        evicted,
-        panics,
-        restarts,
+        slipped = some(slipped),
+        dropped = some(dropped),
+        unproxied = some(unproxied),
+        overflows = some(overflows),
+        unsent = some(unsent),
+        evicted = some(evicted),
+        panics = some(panics),
+        restarts = some(restarts),
         "queries since the start"
     );
 }

@@ -6,13 +6,15 @@
 mod orders;
 mod why;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{Duration, Instant, sleep};
 
 use super::lookups::Lookups;
-use super::reload::Request as ReloadRequest;
+use super::reload::{Request as ReloadRequest, Told};
 use super::threads::Places;
 use super::{Control, Serving};
 use crate::clock::Clock;
@@ -20,7 +22,7 @@ use crate::config::Loaded;
 use crate::control::{Answer, Done, Operator, Refusal, Request, view};
 use crate::engine::{self, Engine, Hosts};
 use crate::health::{ProbeTask, Seen, Table};
-use crate::model::{is_called, names_host};
+use crate::model::{LoadBalancer, Name, PoolId, is_called, names_host};
 use crate::moment::Moment;
 use crate::probe::Prober;
 use crate::{history, notify, serve, state};
@@ -67,6 +69,8 @@ pub(super) struct Desk {
     pub places: Arc<Semaphore>,
     pub lookups: Arc<Lookups>,
     pub upkeep: Upkeep,
+    /// What was made of the files when they were read last.
+    pub files: Arc<Mutex<view::Files>>,
     /// Gone with the server.
     pub serving: Weak<Serving>,
 }
@@ -143,8 +147,10 @@ impl Desk {
             Some(Ok((status, whys))) => {
                 let mut shown = view::Status::from(status);
                 whys.put_into(&mut shown, &self.lookups);
+                shown.sort();
                 shown.kept = self.upkeep.view();
                 shown.served = served;
+                shown.files = self.files.lock().clone();
                 Answer::Status(Box::new(shown))
             }
             Some(Err(refusal)) => Answer::Refused(refusal),
@@ -183,8 +189,9 @@ impl Desk {
             return stopping();
         }
         match hears.await {
-            Ok(Ok(message)) => {
-                Answer::Done(Done { message, notes: self.in_force().await, ..Done::default() })
+            Ok(Ok(Told { message, mut notes })) => {
+                notes.extend(self.in_force().await);
+                Answer::Done(Done { message, notes, ..Done::default() })
             }
             Ok(Err(why)) => Answer::Refused(Refusal::new("not_reloaded", why)),
             Err(_) => stopping(),
@@ -275,6 +282,9 @@ fn status(engine: &Engine, of: Option<&str>, now: Moment) -> Result<(engine::Sta
         return Ok((status, whys));
     };
     let model = engine.model();
+    if model.pool_named(&orders::scope_as_written(of).pool).is_none() {
+        return status_of_name(engine, of, now);
+    }
     let scope = match orders::scope(model, of) {
         Err(refusal) if refusal.kind != orders::UNRESOLVED => return Err(refusal),
         Err(_) => orders::scope_as_written(of),
@@ -293,6 +303,26 @@ fn status(engine: &Engine, of: Option<&str>, now: Moment) -> Result<(engine::Sta
     status.pools = vec![shown];
     let mut whys = Whys::of(engine, &status);
     whys.keep_unresolved(scope.endpoint.as_deref());
+    Ok((status, whys))
+}
+
+/// A load balancer, or records that follow health, and the pools that they use.
+fn status_of_name(engine: &Engine, of: &str, now: Moment) -> Result<(engine::Status, Whys), Refusal> {
+    let model = engine.model();
+    let unknown = |name: Option<&Name>| orders::unknown_name(model, of, name);
+    let name: Name = of.parse().map_err(|_| unknown(None))?;
+    let mut status = engine.status_without_pools(now);
+    status.balancers.retain(|balancer| balancer.name == name);
+    status.records.retain(|records| records.owner == name);
+    if status.balancers.is_empty() && status.records.is_empty() {
+        return Err(unknown(Some(&name)));
+    }
+    let balancers = model.zones.iter().flat_map(|zone| &zone.load_balancers);
+    let used = balancers.filter(|balancer| balancer.name == name).flat_map(LoadBalancer::pools);
+    let needed = status.records.iter().flat_map(|records| &records.depends_on).map(|needed| needed.pool);
+    let pools: BTreeSet<PoolId> = used.chain(needed).collect(); // in the order of the configuration
+    status.pools = pools.into_iter().map(|pool| engine.pool_view(pool, now)).collect();
+    let whys = Whys::of(engine, &status);
     Ok((status, whys))
 }
 

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
@@ -24,10 +25,12 @@ use tracing::{error, info, warn};
 
 use super::{Control, systemd};
 use crate::authority::Prepared;
-use crate::config::{self, Identity, Later, Loaded, Look, Report, Settings, Severity};
+use crate::clock;
+use crate::config::{self, Identity, Later, Loaded, Look, Problem, Report, Settings, Severity};
+use crate::control::view;
 use crate::model::{Model, Name, Serial, Soa};
-use crate::os;
 use crate::serve::Certificates;
+use crate::{moment, os};
 
 /// From one look at the files to the next.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -80,7 +83,15 @@ pub(super) struct Request {
     /// The guard lets everything through.
     pub force: bool,
     /// What came of it; an error leaves the last good one in force.
-    pub told: oneshot::Sender<Result<String, String>>,
+    pub told: oneshot::Sender<Result<Told, String>>,
+}
+
+/// What came of files that are taken.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub message: String,
+    /// What else there is to know, a sentence each.
+    pub notes: Vec<String>,
 }
 
 /// What was loaded, and what is wrong with its certificate alone.
@@ -98,6 +109,8 @@ pub struct Reloader {
     requests: mpsc::Receiver<Request>,
     /// What was read last was refused.
     refused: bool,
+    /// The same for operators.
+    files: Arc<Mutex<view::Files>>,
     looks: Interval,
     /// What encrypted transports show.
     certificates: Option<Arc<Certificates>>,
@@ -164,6 +177,49 @@ impl fmt::Display for ReloadError {
     }
 }
 
+impl ReloadError {
+    fn count(&self) -> usize {
+        match self {
+            ReloadError::Config(report) => errors(report).count(),
+            ReloadError::Guard { .. } | ReloadError::Defect => 1,
+        }
+    }
+
+    /// The first of them in a line.
+    fn first(&self) -> String {
+        match self {
+            ReloadError::Config(report) => first_error(report).unwrap_or_default(),
+            ReloadError::Guard { .. } | ReloadError::Defect => self.to_string(),
+        }
+    }
+
+    /// Whether a start would be refused for it. A start knows of nothing that
+    /// could be gone.
+    fn refuses_a_start(&self) -> bool {
+        match self {
+            ReloadError::Config(_) | ReloadError::Defect => true,
+            ReloadError::Guard { .. } => false,
+        }
+    }
+}
+
+fn errors(report: &Report) -> impl Iterator<Item = &Problem> {
+    report.problems.iter().filter(|problem| problem.severity == Severity::Error)
+}
+
+/// A problem in a line: without the excerpt, and what to write instead.
+fn in_a_line(problem: &Problem) -> String {
+    let report = Report { problems: vec![problem.clone()], ..Report::default() };
+    report.text(false).lines().next().unwrap_or_default().to_owned()
+}
+
+fn first_error(report: &Report) -> Option<String> {
+    errors(report).next().map(in_a_line)
+}
+
+/// The files name a certificate that can't be used.
+const STAYS: &str = "the certificate in force stays, and a start would be refused";
+
 /// What came of one attempt.
 struct Attempt {
     reloaded: Result<Reloaded, ReloadError>,
@@ -172,50 +228,66 @@ struct Attempt {
     /// What is wrong with the one that the files name, so that the last good one
     /// stays.
     kept: Option<Report>,
+    /// What clients don't like about the certificate in force.
+    complaint: Option<String>,
+    /// Whether a start would be refused.
+    start_refused: bool,
 }
 
 impl Attempt {
-    fn new(reloaded: Result<Reloaded, ReloadError>) -> Attempt {
-        Attempt { reloaded, identity: None, kept: None }
+    fn new(
+        reloaded: Result<Reloaded, ReloadError>,
+        identity: Option<Identity>,
+        kept: Option<Report>,
+    ) -> Attempt {
+        let refused = reloaded.as_ref().err().is_some_and(ReloadError::refuses_a_start);
+        let start_refused = refused || kept.is_some();
+        let kept = kept.filter(|_| reloaded.is_ok());
+        Attempt { reloaded, identity, kept, complaint: None, start_refused }
     }
 
     /// Why the certificate stays, where another one is named.
     fn stays(&self) -> Option<String> {
-        const STAYS: &str =
-            "the certificate in force stays, and a start would be refused; all else is taken:";
-        self.kept.as_ref().map(|report| format!("{STAYS}\n{}", report.text(false).trim_end()))
+        self.kept
+            .as_ref()
+            .map(|report| format!("{STAYS}; all else is taken:\n{}", report.text(false).trim_end()))
     }
 
     /// What came of it, for who asked.
-    fn summary(&self) -> Result<String, String> {
-        let told = self.told()?;
-        Ok(self.stays().map_or_else(|| told.clone(), |stays| format!("{told}\n{stays}")))
-    }
-
-    fn told(&self) -> Result<String, String> {
-        match &self.reloaded {
-            Ok(Reloaded::Unchanged { later, .. }) => {
-                let what = match self.identity {
-                    Some(_) => "another certificate is in force; nothing else has changed",
-                    None => "nothing has changed",
-                };
-                Ok(waiting(later).map_or_else(|| what.to_owned(), |later| format!("{what}; {later}")))
-            }
-            Ok(Reloaded::Changed { prepared, later, notes, .. }) => {
+    fn told(&self) -> Result<Told, String> {
+        let message = match &self.reloaded {
+            Ok(Reloaded::Unchanged { .. }) => match (&self.kept, &self.identity) {
+                (Some(_), _) => "all but the certificate is read again: nothing else has changed".to_owned(),
+                (None, Some(_)) => "another certificate is in force; nothing else has changed".to_owned(),
+                (None, None) => "nothing has changed".to_owned(),
+            },
+            Ok(Reloaded::Changed { prepared, .. }) => {
                 let model = prepared.model();
                 let balancers: usize = model.zones.iter().map(|zone| zone.load_balancers.len()).sum();
                 let endpoints: usize = model.pools.iter().map(|pool| pool.endpoints.len()).sum();
-                let later = waiting(later).map(|later| format!("; {later}")).unwrap_or_default();
-                let notes: String = notes.iter().map(|note| format!("\n{note}")).collect();
-                Ok(format!(
-                    "configuration reloaded: zones {}, load balancers {balancers}, pools {}, endpoints \
-                     {endpoints}{later}{notes}",
+                format!(
+                    "configuration reloaded: zones {}, load balancers {balancers}, pools {}, endpoints {endpoints}",
                     model.zones.len(),
                     model.pools.len(),
-                ))
+                )
             }
-            Err(error) => Err(format!("not reloaded, the last good configuration stays in force:\n{error}")),
-        }
+            Err(error) => {
+                return Err(format!("not reloaded, the last good configuration stays in force:\n{error}"));
+            }
+        };
+        Ok(Told { message, notes: self.notes() })
+    }
+
+    /// What else there is to know of files that are taken.
+    fn notes(&self) -> Vec<String> {
+        let (later, notes) = match &self.reloaded {
+            Ok(Reloaded::Unchanged { later, .. }) => (&later[..], &[][..]),
+            Ok(Reloaded::Changed { later, notes, .. }) => (&later[..], &notes[..]),
+            Err(_) => return Vec::new(),
+        };
+        let kept = self.kept.iter().flat_map(errors);
+        let kept = kept.map(|problem| format!("{STAYS}: {}", in_a_line(problem)));
+        kept.chain(self.complaint.clone()).chain(waiting(later)).chain(notes.iter().cloned()).collect()
     }
 
     /// Logs it, and puts a new configuration in force.
@@ -271,6 +343,7 @@ impl Reloader {
             settings: loaded.settings,
             model: loaded.model,
             refused: false,
+            files: Arc::default(),
             looks,
             hangup: watch.hangup,
             requests: mpsc::channel(1).1,
@@ -285,6 +358,11 @@ impl Reloader {
     /// Puts another certificate in force there.
     pub(super) fn replacing(self, certificates: Option<Arc<Certificates>>) -> Reloader {
         Reloader { certificates, ..self }
+    }
+
+    /// Says there what was made of them.
+    pub(super) fn noting_in(self, files: Arc<Mutex<view::Files>>) -> Reloader {
+        Reloader { files, ..self }
     }
 
     /// Reads them also when operators ask for it.
@@ -312,15 +390,39 @@ impl Reloader {
             systemd::reloading();
             let force = request.as_ref().is_some_and(|request| request.force);
             let attempt = self.read_files(seen, force).await;
-            let summary = request.as_ref().map(|_| attempt.summary());
+            let told = request.as_ref().map(|_| attempt.told());
+            self.note(&attempt);
             control.present(&self.settings.service);
             attempt.tell(&control, self.certificates.as_deref()); // first: what the engine is asked for next comes after it
             control.ask(|_, _| ()).await;
             systemd::ready();
-            if let (Some(request), Some(summary)) = (request, summary) {
-                let _ = request.told.send(summary); // who has gone wants no answer
+            if let (Some(request), Some(told)) = (request, told) {
+                let _ = request.told.send(told); // who has gone wants no answer
             }
         }
+    }
+
+    /// Says what was made of them to those who ask how they stand.
+    fn note(&self, attempt: &Attempt) {
+        let later = self.started.later(&self.settings).into_iter();
+        let later =
+            later.map(|Later { key, now, then }| view::Later { key: key.into(), from: now, to: then });
+        let error = attempt.reloaded.as_ref().err();
+        let mut files = self.files.lock();
+        let is_new = match &attempt.reloaded {
+            Ok(Reloaded::Unchanged { .. }) => files.is_refused(),
+            Ok(Reloaded::Changed { .. }) => true,
+            Err(_) => !files.is_refused(),
+        };
+        *files = view::Files {
+            state: if error.is_some() { "refused" } else { "in_force" }.to_owned(),
+            since: if is_new { moment::utc(clock::unix_seconds().into()) } else { files.since.clone() },
+            errors: error.map_or(0, ReloadError::count),
+            first_error: error.map(ReloadError::first),
+            certificate_kept: attempt.kept.as_ref().and_then(first_error),
+            later: later.collect(),
+            start_refused: attempt.start_refused,
+        };
     }
 
     /// Whether the files have changed and come to rest, or never do.
@@ -368,7 +470,7 @@ impl Reloader {
             }
         };
         let Ok((settings, reloaded, kept, named_files)) = weighed else {
-            return Attempt::new(Err(ReloadError::Defect));
+            return Attempt::new(Err(ReloadError::Defect), None, None);
         };
         let identity = settings.identity.clone().filter(|_| self.certificates.is_some());
         let identity =
@@ -376,7 +478,6 @@ impl Reloader {
         self.settings = settings;
         self.read.named = sight(named_files.iter().map(|look| look.seen));
         self.named = named_files.into_iter().map(|Look { path, .. }| path).collect();
-        let kept = kept.filter(|_| reloaded.is_ok());
         let refused = reloaded.is_err() || kept.is_some();
         let was_refused = std::mem::replace(&mut self.refused, refused) && !refused;
         let reloaded = match reloaded {
@@ -386,7 +487,8 @@ impl Reloader {
         if let Ok(Reloaded::Changed { prepared, .. }) = &reloaded {
             self.model = Arc::clone(prepared.model());
         }
-        Attempt { reloaded, identity, kept }
+        let shown = self.settings.identity.as_ref().filter(|_| self.certificates.is_some());
+        Attempt { complaint: shown.and_then(complaint), ..Attempt::new(reloaded, identity, kept) }
     }
 }
 
@@ -411,9 +513,15 @@ fn show(identity: &Identity, certificates: &Certificates) {
         Ok(()) => info!("the certificate in {path} is in force for new connections"),
         Err(why) => return error!("the certificate in {path} is not taken, the last one stays: {why}"),
     }
-    if let Some(complaint) = identity.complaint() {
-        warn!("the certificate in {path} {complaint}: clients refuse it");
+    if let Some(complaint) = complaint(identity) {
+        warn!("{complaint}");
     }
+}
+
+/// What clients don't like about it just now.
+fn complaint(identity: &Identity) -> Option<String> {
+    let path = identity.certificate.display();
+    identity.complaint().map(|complaint| format!("the certificate in {path} {complaint}: clients refuse it"))
 }
 
 /// What to make of a configuration that was read, when `settings` and `model`

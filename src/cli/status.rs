@@ -5,7 +5,7 @@ use super::probe::evidence;
 use super::served;
 use super::table::{Cell, Colour, paint, table};
 use crate::control::view::{
-    Balancer, Endpoint, Kept, Override, Pool, Records, Sighting, Status, Test, Unresolved,
+    Balancer, Endpoint, Files, Kept, Override, Pool, Records, Sighting, Status, Test, Unresolved,
 };
 
 /// Tables of everything; with `detail` everything about the only endpoint.
@@ -17,6 +17,7 @@ pub fn text(status: &Status, detail: bool, style: Style) -> String {
         return endpoint_text(pool, endpoint, style);
     }
     let mut parts = Vec::new();
+    parts.extend(files(&status.files, &status.at));
     if !status.load_balancers.is_empty() {
         parts.push(balancers(status, style));
     }
@@ -172,6 +173,7 @@ fn serves(endpoint: &Endpoint) -> Cell {
 
 fn why(pool: &Pool, endpoint: &Endpoint) -> String {
     let mut why: Vec<String> = endpoint.overrides.iter().map(said).collect();
+    why.extend(of_pool(pool, endpoint));
     let bad = pool.monitored && endpoint.health != "healthy";
     why.extend(endpoint.reason.clone().filter(|_| bad));
     why.extend(endpoint.why.iter().cloned());
@@ -182,6 +184,20 @@ fn why(pool: &Pool, endpoint: &Endpoint) -> String {
         why.push("can't be probed".to_owned());
     }
     why.join("; ")
+}
+
+/// What of its pool as a whole keeps it out.
+fn of_pool(pool: &Pool, endpoint: &Endpoint) -> Option<String> {
+    let action = match &*endpoint.fitness {
+        "draining" | "drained" => "drain",
+        "disabled" | "pool_disabled" => "disable",
+        _ => return None,
+    };
+    let is_it = |over: &&Override| over.action == action;
+    if endpoint.overrides.iter().any(|over| is_it(&over)) {
+        return None;
+    }
+    pool.overrides.iter().find(is_it).map(|over| format!("the pool: {}", said(over)))
 }
 
 /// An override in a few words.
@@ -222,6 +238,33 @@ fn counts(status: &Status) -> String {
     parts.extend(status.served.iter().flat_map(served::lines));
     parts.extend(kept(&status.kept));
     parts.join("\n") + "\n"
+}
+
+/// What of the files isn't in force, if there is something.
+fn files(files: &Files, now: &str) -> Option<String> {
+    const REFUSED: &str = "a start would be refused";
+    let mut lines = Vec::new();
+    if files.is_refused() {
+        let start = if files.start_refused { REFUSED } else { "a start would take them" };
+        let since = since(now, &files.since);
+        lines.push(format!(
+            "the files are refused since {since}, the last good configuration stays in force; {start}"
+        ));
+        lines.extend(files.first_error.iter().map(|error| format!("  {error}")));
+        if files.errors > 1 {
+            let more = count(files.errors - 1, "more error");
+            lines.push(format!("  … and {more}; `hale check` shows all"));
+        }
+    }
+    if let Some(why) = &files.certificate_kept {
+        lines.push(format!("the certificate in force is an older one than the files name; {REFUSED}"));
+        lines.push(format!("  {why}"));
+    }
+    let waits = files.later.iter();
+    lines.extend(
+        waits.map(|it| format!("`{}` from {} to {} waits for the next start", it.key, it.from, it.to)),
+    );
+    (!lines.is_empty()).then(|| lines.join("\n") + "\n")
 }
 
 /// What is missing of what is written and sent, a line each.
@@ -346,7 +389,7 @@ fn test_text(test: &Test, style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::view::{Kept, Probes, Seen};
+    use crate::control::view::{Kept, Later, Probes, Seen};
 
     fn endpoint(name: &str, health: &str, fitness: &str) -> Endpoint {
         Endpoint {
@@ -420,7 +463,43 @@ mod tests {
             probes: Probes { started: 1, late: 0, skipped: 0 },
             kept: Kept::default(),
             served: None,
+            files: Files::default(),
         }
+    }
+
+    #[test]
+    fn what_of_the_files_is_not_in_force_comes_first() {
+        let mut status = sample();
+        status.files = Files {
+            state: "refused".into(),
+            since: "2026-11-30T07:59:00Z".into(),
+            errors: 3,
+            first_error: Some("gslb/a.yaml:3:9: error: unknown key".into()),
+            certificate_kept: None,
+            later: vec![Later { key: "udp_workers".into(), from: "one a core".into(), to: "3".into() }],
+            start_refused: true,
+        };
+        let refused = "\
+the files are refused since 07:59:00, the last good configuration stays in force; a start would be refused
+  gslb/a.yaml:3:9: error: unknown key
+  … and 2 more errors; `hale check` shows all
+`udp_workers` from one a core to 3 waits for the next start
+
+LOAD BALANCER";
+        let shown = text(&status, false, Style::default());
+        assert!(shown.starts_with(refused), "{shown}");
+        status.files = Files {
+            certificate_kept: Some("gslb/a.yaml:1:9: error: no such file".into()),
+            start_refused: true,
+            ..Files::default()
+        };
+        let kept = "\
+the certificate in force is an older one than the files name; a start would be refused
+  gslb/a.yaml:1:9: error: no such file
+
+LOAD BALANCER";
+        let shown = text(&status, false, Style::default());
+        assert!(shown.starts_with(kept), "{shown}");
     }
 
     #[test]
@@ -456,6 +535,24 @@ eu/eu-3   192.0.2.10  healthy    no: draining  07:40:11  drain by alice: new ker
         let text = text(&status, false, Style::default());
         assert!(text.contains("eu            us is critical\n"), "{text}");
         assert!(text.contains("maintenance: new roof (until"), "{text}");
+    }
+
+    #[test]
+    fn endpoints_of_a_pool_that_is_drained_say_so() {
+        let mut status = sample();
+        let pool = &mut status.pools[0];
+        let drain = pool.endpoints[2].overrides[0].clone();
+        pool.overrides = vec![Override { by: "bob".into(), reason: "new rack".into(), ..drain }];
+        pool.endpoints[0].fitness = "drained".into();
+        pool.endpoints[1].fitness = "drained".into();
+        let text = text(&status, false, Style::default());
+        let ends = |name: &str, why: &str| {
+            let line = text.lines().find(|line| line.starts_with(name)).expect("its line");
+            assert!(line.ends_with(&format!("  {why}")), "{line}");
+        };
+        ends("eu/eu-1", "the pool: drain by bob: new rack");
+        ends("eu/eu-2", "the pool: drain by bob: new rack; TCP connection failed");
+        ends("eu/eu-3", "drain by alice: new kernel");
     }
 
     #[test]

@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::engine;
-use crate::health::{self, AgentWish, Fitness, Outcome, PoolState, ProbeResult, ProbeTask, Verdict};
-use crate::model::Weight;
+use crate::health::{self, AgentWish, Fitness, Outcome, PoolState, ProbeResult, ProbeTask, Reason, Verdict};
+use crate::model::{Name, Weight};
 use crate::moment;
 use crate::moment::Moment;
 use crate::rdata::type_name;
@@ -32,6 +32,63 @@ pub struct Status {
     /// Of the whole server; none: one pool was asked for, or nothing answers yet.
     #[serde(default)]
     pub served: Option<Served>,
+    /// How the files stand that were read last.
+    #[serde(default)]
+    pub files: Files,
+}
+
+/// What was made of the files when they were read last, and what a start would.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Files {
+    /// `in_force`, or `refused`: an older configuration is in force.
+    pub state: String,
+    /// Since when that is in force, or files are refused.
+    pub since: String,
+    /// How many reasons there are to refuse them, and the first one.
+    pub errors: usize,
+    pub first_error: Option<String>,
+    /// Why an older certificate is in force than the one that they name.
+    pub certificate_kept: Option<String>,
+    /// What takes effect with the next start.
+    pub later: Vec<Later>,
+    /// Whether a start with these files would be refused.
+    pub start_refused: bool,
+}
+
+/// A key of `server:` that waits for a start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Later {
+    pub key: String,
+    /// The value in force,
+    pub from: String,
+    /// and the one of the next start.
+    pub to: String,
+}
+
+impl Files {
+    /// Those that a server has started with.
+    pub fn in_force(since: String) -> Files {
+        Files { since, ..Files::default() }
+    }
+
+    /// Whether they are refused.
+    pub fn is_refused(&self) -> bool {
+        self.state == "refused"
+    }
+}
+
+impl Default for Files {
+    fn default() -> Files {
+        Files {
+            state: "in_force".to_owned(),
+            since: String::new(),
+            errors: 0,
+            first_error: None,
+            certificate_kept: None,
+            later: Vec::new(),
+            start_refused: false,
+        }
+    }
 }
 
 /// What the transports have counted since the start.
@@ -313,6 +370,16 @@ pub struct Probes {
     pub skipped: u64,
 }
 
+impl Status {
+    /// Puts load balancers and records in the order of their names, those of one
+    /// zone together; pools stay as they are configured.
+    pub fn sort(&mut self) {
+        let order = |name: &str| name.parse::<Name>().map(|name| name.canonical_order()).unwrap_or_default();
+        self.load_balancers.sort_by_cached_key(|balancer| order(&balancer.name));
+        self.records.sort_by_cached_key(|records| order(&records.name));
+    }
+}
+
 /// A moment as it is shown.
 pub fn time(moment: Moment) -> String {
     moment::utc(moment.elapsed().as_secs())
@@ -367,6 +434,7 @@ impl From<engine::Status> for Status {
             },
             kept: Kept::default(),
             served: None,
+            files: Files::default(),
         }
     }
 }
@@ -430,6 +498,10 @@ impl Endpoint {
             true if standing.percent == 0 => "agent_0_percent",
             _ => standing.fitness.as_str(),
         };
+        // of one on its way back the newest probe says nothing of why it is where it is
+        let reason = held
+            .reason
+            .filter(|reason| standing.verdict == Verdict::Healthy || *reason != Reason::NoFailures);
         let seen = |(vantage, verdict): (std::sync::Arc<str>, Option<Verdict>)| Seen {
             vantage: vantage.to_string(),
             health: verdict.map(|verdict| verdict.to_string()),
@@ -449,7 +521,7 @@ impl Endpoint {
             flapping: standing.flapping,
             degraded: standing.degraded.map(|why| why.to_string()),
             since: time(held.since),
-            reason: held.reason.map(|reason| reason.to_string()),
+            reason: reason.map(|reason| reason.to_string()),
             why: Vec::new(),
             overrides: held.overrides.iter().map(Override::from).collect(),
             vantages: held.views.into_iter().map(seen).collect(),
@@ -549,7 +621,6 @@ impl Probed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::health::Reason;
 
     #[test]
     fn what_a_probe_found_is_shown_with_units_and_escapes() {

@@ -127,6 +127,14 @@ impl Name {
         })
     }
 
+    /// What names are put in order by for people: their labels from the right
+    /// (RFC 4034 §6.1), so that those of one zone stand together.
+    pub fn canonical_order(&self) -> Vec<Box<[u8]>> {
+        let mut labels: Vec<Box<[u8]>> = self.labels().map(Box::from).collect();
+        labels.reverse();
+        labels
+    }
+
     /// The name itself and all its ancestors up to the root, in wire form.
     pub fn suffixes(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = Some(&self.0[..]);
@@ -223,6 +231,25 @@ impl fmt::Debug for Name {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_put_in_order_from_the_right() {
+        // the example of RFC 4034 §6.1
+        let ordered = [
+            "example.",
+            "a.example.",
+            "yljkjljk.a.example.",
+            "z.a.example.",
+            "zabc.a.example.",
+            "z.example.",
+            "\\001.z.example.",
+            "*.z.example.",
+            "\\200.z.example.",
+        ];
+        let mut names: Vec<Name> = ordered.iter().rev().map(|name| name.parse().unwrap()).collect();
+        names.sort_by_cached_key(Name::canonical_order);
+        assert_eq!(names.iter().map(Name::to_string).collect::<Vec<_>>(), ordered);
+    }
 
     #[test]
     fn a_final_dot_makes_a_name_absolute() {

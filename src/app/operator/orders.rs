@@ -68,6 +68,28 @@ pub(super) fn scope(model: &Model, text: &str) -> Result<Scope, Refusal> {
     Err(Refusal::new("unknown_endpoint", format!("pool {pool} has no endpoint `{endpoint}`{help}")))
 }
 
+/// What a status was asked for, and is neither a pool, an endpoint, nor a name
+/// that follows health.
+pub(super) fn unknown_name(model: &Model, text: &str, name: Option<&Name>) -> Refusal {
+    let refused = |message| Refusal::new("unknown_pool", message);
+    let is_served = |name: &&Name| model.zones.iter().any(|zone| name.is_within(&zone.apex));
+    if name.filter(is_served).is_some() {
+        return refused(format!(
+            "`{text}` is neither a load balancer nor has it records that follow health: a status is of a pool, \
+             an endpoint (POOL/ENDPOINT), or the full name of one of these"
+        ));
+    }
+    let names = model.zones.iter().flat_map(|zone| &zone.load_balancers).map(|it| it.name.to_string());
+    let names: Vec<String> = names.collect();
+    let begins = |full: &&String| full.strip_prefix(text).is_some_and(|rest| rest.starts_with('.'));
+    if let Some(full) = names.iter().find(begins) {
+        return refused(format!("there is no pool `{text}`; did you mean the load balancer `{full}`?"));
+    }
+    let pool = scope_as_written(text).pool;
+    let help = meant(&pool, model.pools.iter().map(|pool| &*pool.name));
+    refused(format!("there is no pool `{pool}`{help}"))
+}
+
 /// What to write instead: the name most like it, or all if they are few.
 fn meant<'a>(word: &str, names: impl Iterator<Item = &'a str> + Clone) -> String {
     const FEW: usize = 8;

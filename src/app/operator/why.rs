@@ -7,8 +7,8 @@ use super::super::lookups::{Failure, Lookups};
 use crate::authority::BalancerState;
 use crate::config::show_duration;
 use crate::control::view::{self, time};
-use crate::engine::{self, BalancerView, EndpointView, Engine, RecordsView, VantageView};
-use crate::health::{DownCause, Fitness, OutCause, PoolState, Standing, Verdict, window_state};
+use crate::engine::{self, BalancerView, EndpointView, Engine, RecordsView, TestView, VantageView};
+use crate::health::{DownCause, Fitness, OutCause, PoolState, Reason, Standing, Verdict, window_state};
 use crate::model::{
     Combination, Dependency, Endpoint, Host, LoadBalancer, Model, Pool, PoolId, Scope, SteeringPolicy,
     Weight, names_host,
@@ -235,9 +235,39 @@ fn why_endpoint(
         }
         _ => {}
     }
+    why.extend(progress(engine.model(), pool, view));
     let holds = |vantage: &&&VantageView| is_held(pool, view, &vantage.name);
     why.extend(suspects.iter().filter(holds).map(|vantage| format!("held: {} doubts itself", vantage.name)));
     why
+}
+
+/// How far the run has come that is about to change what is measured: on the way
+/// back of the vote that needs most, else of the one nearest to failing.
+fn progress(model: &Model, pool: &Pool, view: &EndpointView) -> Option<String> {
+    let votes = || view.tests.iter().filter(|test| test.votes && test.verdict == view.standing.verdict);
+    let run = |test: &TestView, passes: bool| {
+        let mut monitors = pool.tests.members.iter().map(|member| model.monitor(member.monitor));
+        let limits = monitors.find(|monitor| monitor.name == test.monitor)?.thresholds;
+        let needed = if passes { limits.up } else { limits.down };
+        let (_, length) = test.run.filter(|(passed, length)| *passed == passes && *length < needed)?;
+        Some((needed - length, length, needed))
+    };
+    match view.standing.verdict {
+        Verdict::Unhealthy => {
+            if let Some(fails) = votes().find(|test| run(test, true).is_none()) {
+                // of several another one may be the one that has begun to pass
+                let seen = fails.last_fail.as_ref().filter(|_| view.reason == Some(Reason::NoFailures));
+                return seen.map(|seen| seen.outcome.reason.to_string());
+            }
+            let (_, length, needed) = votes().filter_map(|test| run(test, true)).max()?;
+            Some(format!("{length} of {needed} passes"))
+        }
+        Verdict::Healthy => {
+            let (_, length, needed) = votes().filter_map(|test| run(test, false)).min()?;
+            Some(format!("{length} of {needed} failures"))
+        }
+        Verdict::Unknown => None,
+    }
 }
 
 /// The open windows it is in, each with its end.
@@ -289,8 +319,27 @@ fn dependency_down(engine: &Engine, needed: &Dependency) -> Option<String> {
     if mine().any(|standing| standing.fitness.is_up()) {
         return None;
     }
-    let word = mine().next().map_or("not known", |standing| standing.fitness.as_str());
-    Some(format!("needs {}/{name}, which is {}", pool.name, word.replace('_', " ")))
+    let stands = mine().next().map_or("is not known", |standing| stands(standing.fitness));
+    Some(format!("needs {}/{name}, which {stands}", pool.name))
+}
+
+/// How something stands, as a sentence goes on.
+fn stands(fitness: Fitness) -> &'static str {
+    match fitness {
+        Fitness::Up => "is up",
+        Fitness::Down(DownCause::Unknown) => "is unknown",
+        Fitness::Down(DownCause::Unhealthy) => "is unhealthy",
+        Fitness::Down(DownCause::Forced) => "is unhealthy by an operator's word",
+        Fitness::Down(DownCause::Ejected) => "is ejected",
+        Fitness::Down(DownCause::FlapHold) => "is held out for flapping",
+        Fitness::Down(DownCause::Dependency | DownCause::DependencyOut) => "lacks what it needs itself",
+        Fitness::Out(OutCause::Disabled) => "is disabled",
+        Fitness::Out(OutCause::Draining) => "is draining",
+        Fitness::Out(OutCause::Drained) => "is drained",
+        Fitness::Out(OutCause::Maintenance) => "is in maintenance",
+        Fitness::Out(OutCause::AgentDrain) => "is drained by its agent",
+        Fitness::Out(OutCause::AgentMaint) => "is in maintenance by its agent",
+    }
 }
 
 /// Whether it counts as healthy at a vantage whose own tests say otherwise.
@@ -306,5 +355,23 @@ fn is_held(pool: &Pool, view: &EndpointView, vantage: &Arc<str>) -> bool {
         Combination::All => unhealthy > 0,
         Combination::AtLeast(least) => votes().count() - unhealthy < least as usize,
         Combination::Majority => unhealthy * 2 > votes().count(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_a_dependency_stands_is_a_sentence() {
+        for (fitness, expected) in [
+            (Fitness::Out(OutCause::Maintenance), "is in maintenance"),
+            (Fitness::Out(OutCause::AgentMaint), "is in maintenance by its agent"),
+            (Fitness::Down(DownCause::FlapHold), "is held out for flapping"),
+            (Fitness::Down(DownCause::Dependency), "lacks what it needs itself"),
+            (Fitness::Down(DownCause::Unhealthy), "is unhealthy"),
+        ] {
+            assert_eq!(stands(fitness), expected, "{fitness:?}");
+        }
     }
 }

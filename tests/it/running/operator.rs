@@ -274,13 +274,61 @@ fn a_reload_names_what_waits_for_the_next_start() {
     let served = Served::start(&fixed("192.0.2.1", 30));
     let text = format!("server: {{ log: json, tcp_idle_timeout: 20s }}\n{}", fixed("192.0.2.1", 30));
     served.folder.replace("a.yaml", &text);
-    let waits = "; what has changed of `server:` takes effect with the next start: \
+    let waits = "what has changed of `server:` takes effect with the next start: \
                  `tcp_idle_timeout` from 10s to 20s; `log` from auto to json";
     let told = served.run(&["reload"]);
-    assert!(told.contains(waits), "{told}");
-    let told = served.run(&["reload"]);
-    assert!(told.starts_with("nothing has changed") && told.contains(waits), "as long as it waits: {told}");
+    assert!(told.contains(&format!("\n  {waits}\n")), "{told}");
+    let told = served.json(&["reload"]);
+    let (message, notes) = (&told["message"], &told["notes"]);
+    assert_eq!((message, notes), (&json!("nothing has changed"), &json!([waits])), "as long as it waits");
     assert_eq!(served.hale.count("takes effect with the next start"), 1, "the log tells once");
+}
+
+#[test]
+fn status_tells_what_of_the_files_is_not_in_force() {
+    let served = Served::start(&fixed("192.0.2.1", 30));
+    let files = || served.json(&["status"])["files"].clone();
+    let at_the_start = files();
+    assert_eq!(at_the_start["state"], json!("in_force"));
+    assert_eq!((&at_the_start["errors"], &at_the_start["later"]), (&json!(0), &json!([])));
+    assert_eq!(at_the_start["start_refused"], json!(false));
+    assert!(
+        served.run(&["status"]).starts_with("LOAD BALANCER"),
+        "nothing is said of files that are in force"
+    );
+
+    let later = format!("server: {{ udp_workers: 3 }}\n{}", fixed("192.0.2.1", 30));
+    served.folder.replace("a.yaml", &later);
+    let waits = json!([{ "key": "udp_workers", "from": "one a core", "to": "3" }]);
+    until("what waits is told", || files()["later"] == waits);
+
+    served.folder.replace("a.yaml", &later.replace("192.0.2.1", "192.0.2").replace("ttl:", "tll:"));
+    until("they are refused", || files()["state"] == json!("refused"));
+    let refused = files();
+    assert_eq!((&refused["errors"], &refused["start_refused"]), (&json!(2), &json!(true)), "{refused}");
+    assert_eq!(refused["later"], waits, "what was taken before still waits");
+    let first = refused["first_error"].as_str().unwrap();
+    assert!(first.contains("a.yaml:") && first.contains(": error: ") && !first.contains('\n'), "{first}");
+    let text = served.run(&["status"]);
+    assert!(text.starts_with("the files are refused since ") && text.contains(first), "{text}");
+    assert!(
+        text.contains("; a start would be refused\n") && text.contains("  … and 1 more error; "),
+        "{text}"
+    );
+    assert!(text.contains("`udp_workers` from one a core to 3 waits for the next start\n"), "{text}");
+
+    let fewer = fixed("192.0.2.1", 30).replace("  ns1: {", "  ns2: {").replace("value: ns1", "value: ns2");
+    served.folder.replace("a.yaml", &fewer.replace("  www: {", "  other: {"));
+    until("the guard refuses", || served.run(&["status"]).contains("a start would take them"));
+    let guarded = files();
+    assert_eq!((&guarded["state"], &guarded["start_refused"]), (&json!("refused"), &json!(false)));
+    assert_eq!(guarded["since"], refused["since"], "they are refused since the first time");
+
+    served.folder.replace("a.yaml", &fixed("192.0.2.1", 30));
+    until("all is in force", || {
+        let files = files();
+        files["state"] == json!("in_force") && files["later"] == json!([])
+    });
 }
 
 #[test]
@@ -290,6 +338,9 @@ fn names_that_do_not_exist_and_servers_that_do_not_run() {
         (&["drain", "mian"][..], "there is no pool `mian`; did you mean `main`?"),
         (&["drain", "main/on"], "pool main has no endpoint `on`; did you mean `one`?"),
         (&["status", "xyzzy"], "there is no pool `xyzzy`; there are: main, sorry"),
+        (&["status", "xyzzy/one"], "there is no pool `xyzzy`; there are: main, sorry"),
+        (&["status", "www"], "there is no pool `www`; did you mean the load balancer `www.example.test.`?"),
+        (&["status", "ns1.example.test"], "neither a load balancer nor has it records that follow health"),
         (&["override", "main", "healthy"], "write POOL/ENDPOINT, such as main/one"),
         (&["failback", "www"], "there is no load balancer `www`; did you mean `www.example.test.`?"),
         (&["report", "main/one", "up"], "one of `type: push` does"),
@@ -506,6 +557,94 @@ fn only_a_pool_that_would_be_used_is_said_to_be_back() {
     served.run(&["disable", "eu"]);
     served.run(&["enable", "us"]);
     assert!(balancer().contains("us is back, waits for"), "it comes before ap: {}", balancer());
+}
+
+#[test]
+fn load_balancers_are_in_the_order_of_their_names() {
+    let zones = |zone: &str, names: &[&str]| {
+        let balancers = names
+            .iter()
+            .map(|name| format!("      {name}: {{ default_pools: [main], fallback_pool: main }}\n"));
+        format!(
+            "  {zone}:\n    records: {{ '': {{ type: NS, value: ns.example.net. }} }}\n    load_balancers:\n{}",
+            balancers.collect::<String>()
+        )
+    };
+    let text = format!(
+        "monitors: {{ m: {{ type: static, verdict: healthy }} }}\n\
+         pools: {{ main: {{ monitor: m, endpoints: [{{ name: a, address: 192.0.2.1 }}] }} }}\nzones:\n{}{}",
+        zones("b.test", &["www", "a", "mail"]),
+        zones("a.test", &["shop.www", "www", "zz"])
+    );
+    let served = Served::start(&text);
+    let ordered =
+        ["www.a.test.", "shop.www.a.test.", "zz.a.test.", "a.b.test.", "mail.b.test.", "www.b.test."];
+    let of = |shown: &Value| {
+        let names = shown.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(of(&served.json(&["status"])["load_balancers"]), ordered);
+    let path = served.folder.join("a.yaml");
+    let timing = run(["timing", "--json", "--config", path.to_str().unwrap()]);
+    let timing: Value = serde_json::from_str(&timing.out).unwrap_or_else(|_| panic!("{}", timing.log));
+    let names = of(if timing.is_array() { &timing } else { &timing["load_balancers"] });
+    assert_eq!(names, ordered);
+}
+
+#[test]
+fn status_of_a_name_shows_it_with_its_pools() {
+    let mail = "  mail:\n    type: MX\n    values:\n      \
+                - { preference: 10, exchange: mx1.example.test., depends_on: spare }\n      \
+                - { preference: 20, exchange: mx2.example.test. }\n";
+    let spare = "pools:\n  spare: { endpoints: [{ name: one, address: 192.0.2.9 }] }\n";
+    let zone = fixed("192.0.2.1", 30).replace("pools:\n", spare);
+    let zone = zone.replace("load_balancers:\n", &format!("{mail}load_balancers:\n"));
+    let served = Served::start(&zone);
+    let names = |shown: &Value| {
+        let rows = shown.as_array().unwrap().iter();
+        rows.map(|row| row["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    for name in ["www.example.test", "WWW.example.test."] {
+        let shown = served.json(&["status", name]);
+        assert_eq!(names(&shown["load_balancers"]), [WWW]);
+        assert_eq!(
+            (names(&shown["pools"]), names(&shown["records"])),
+            (vec!["main".into(), "sorry".into()], vec![])
+        );
+    }
+    let shown = served.json(&["status", "mail.example.test"]);
+    assert_eq!(names(&shown["records"]), ["mail.example.test."]);
+    assert_eq!((names(&shown["pools"]), names(&shown["load_balancers"])), (vec!["spare".into()], vec![]));
+}
+
+#[test]
+fn a_run_that_is_under_way_is_told() {
+    let monitors =
+        "monitors:\n  own: { type: push, interval: 60s, consecutive_up: 2, consecutive_down: 3 }\n";
+    let pools = "pools:\n  eu: { monitor: own, endpoints: [{ name: a, address: 192.0.2.3 }] }\n";
+    let zone = fixed("192.0.2.1", 30).replace("pools:\n", pools);
+    let served = Served::start(&format!("{monitors}{zone}"));
+    let line = || {
+        let text = served.run(&["status", "eu"]);
+        text.lines().find(|line| line.starts_with("eu/a ")).expect("its line").to_owned()
+    };
+    for (state, health, why) in [
+        ("up", "healthy", None),
+        ("down", "healthy", Some("1 of 3 failures")),
+        ("up", "healthy", None),
+        ("down", "healthy", Some("1 of 3 failures")),
+        ("down", "healthy", Some("2 of 3 failures")),
+        ("down", "unhealthy", Some("eported")),
+        ("up", "unhealthy", Some("  1 of 2 passes")),
+        ("up", "healthy", None),
+    ] {
+        served.run(&["report", "eu/a", state]);
+        until("the report counts", || {
+            let line = line();
+            let told = line.contains(" of ") || line.contains("eported");
+            line.contains(&format!(" {health} ")) && why.map_or(!told, |why| line.contains(why))
+        });
+    }
 }
 
 #[test]

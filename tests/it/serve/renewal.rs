@@ -132,6 +132,30 @@ fn a_certificate_that_is_gone_holds_up_no_other_change_and_says_where_it_is_name
     folder.replace("a.yaml", &with("192.0.2.7"));
     answers("192.0.2.7");
     assert_eq!(connect(&hale, &authority.store()).1, first.chain[0]);
+    let asked = |arguments: &[&str]| {
+        let at = ["--state-dir", hale.state_dir().to_str().unwrap()];
+        let ended = run([arguments, &at].concat());
+        assert_eq!(ended.code(), Some(0), "{}", ended.log);
+        ended.out
+    };
+    let files = || {
+        let shown: serde_json::Value = serde_json::from_str(&asked(&["status", "--json"])).unwrap();
+        shown["files"].clone()
+    };
+    let kept = files();
+    assert!(
+        kept["certificate_kept"].as_str().unwrap().contains(&format!("a.yaml:1:{column}: error: ")),
+        "{kept}"
+    );
+    assert_eq!((kept["state"].as_str(), kept["start_refused"].as_bool()), (Some("in_force"), Some(true)));
+    let shown = asked(&["status"]);
+    assert!(shown.starts_with("the certificate in force is an older one than the files name"), "{shown}");
+    let reloaded = || -> serde_json::Value { serde_json::from_str(&asked(&["reload", "--json"])).unwrap() };
+    let told = reloaded();
+    assert!(told["message"].as_str().unwrap().starts_with("all but the certificate is read again"), "{told}");
+    let note = told["notes"][0].as_str().unwrap();
+    assert!(note.starts_with("the certificate in force stays, and a start would be refused: "), "{note}");
+    assert!(note.contains(&format!("a.yaml:1:{column}: error: ")) && !note.contains('\n'), "{note}");
     // any other error refuses all
     let mark = hale.mark();
     folder.replace("a.yaml", &with("192.0.2"));
@@ -145,10 +169,27 @@ fn a_certificate_that_is_gone_holds_up_no_other_change_and_says_where_it_is_name
     let mark = hale.mark();
     put(&folder, &first);
     hale.line_after(mark, "it is in order, and says what is in force");
+    assert_eq!(files()["certificate_kept"], serde_json::Value::Null);
+    assert_eq!(files()["start_refused"], false);
     let mark = hale.mark();
     put(&folder, &second);
     hale.line_after(mark, "is in force for new connections");
     assert_eq!(connect(&hale, &authority.store()).1, second.chain[0]);
+}
+
+#[test]
+fn who_asks_for_a_reload_hears_that_the_new_certificate_has_expired() {
+    let authority = Authority::new();
+    let folder = Folder::new();
+    put(&folder, &authority.issue(&["localhost"], 2020, 2100));
+    let hale = serve(&folder, "own.pem", "own.key");
+    let state = hale.state_dir().to_str().unwrap();
+    put(&folder, &authority.issue(&["localhost"], 2020, 2021));
+    let ended = run(["reload", "--json", "--state-dir", state]);
+    assert_eq!(ended.code(), Some(0), "{}", ended.log);
+    let told: serde_json::Value = serde_json::from_str(&ended.out).unwrap();
+    let note = told["notes"][0].as_str().unwrap();
+    assert!(note.contains("own.pem expired at 2021-01-01T00:00:00Z: clients refuse it"), "{note}");
 }
 
 #[test]

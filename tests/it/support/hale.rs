@@ -185,6 +185,11 @@ impl Hale {
         self.log.lines().iter().filter_map(|line| served(&line.text)).collect()
     }
 
+    /// Where it keeps its state, unless it was told otherwise.
+    pub fn state_dir(&self) -> &Path {
+        self.state.as_deref().expect("each has its own")
+    }
+
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
