@@ -19,5 +19,5 @@ pub use compile::{
     Balancer, BalancerState, BalancerStatus, Compiler, InUse, Prepared, Recompiled, Snapshot, Traffic,
     whole_seconds,
 };
-pub use members::Members;
+pub use members::{Held, Members};
 pub use names::{Found, Key, Names, Node, RECORD_HEAD, Rrset, ZoneInfo};
