@@ -346,6 +346,24 @@ impl Report {
         out
     }
 
+    /// Why the configuration is refused, for a log: the first so many errors, and
+    /// how much else there is.
+    pub fn refusal(&self, most: usize) -> String {
+        let (errors, warnings): (Vec<_>, Vec<_>) =
+            self.problems.iter().cloned().partition(|problem| problem.severity == Severity::Error);
+        let more = errors.len().saturating_sub(most);
+        let shown = Report { problems: errors.into_iter().take(most).collect(), ..Report::default() };
+        let rest: Vec<String> = [(more, "more error"), (warnings.len(), "warning")]
+            .into_iter()
+            .filter(|(number, _)| *number > 0)
+            .map(|(number, what)| format!("{number} {what}{}", if number == 1 { "" } else { "s" }))
+            .collect();
+        match rest.is_empty() {
+            true => shown.text(false),
+            false => format!("{}… and {}; `hale check` shows all", shown.text(false), rest.join(" and ")),
+        }
+    }
+
     /// An array of objects for programs.
     pub fn json(&self) -> serde_json::Value {
         self.problems.iter().map(Problem::json).collect()
