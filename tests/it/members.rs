@@ -419,12 +419,18 @@ records:
     assert_eq!(ask(), [one, other]);
     let ended = run(["drain", "mail/mx1", "--state-dir", state]);
     assert_eq!(ended.code(), Some(0), "{}{}", ended.out, ended.log);
+    let said = format!("{}{}", ended.out, ended.log);
+    assert!(said.contains("records in.example.test. MX are answered with 20 mx2.example.test.\n"), "{said}");
     until("one is left", || ask() == [other]);
     let shown = run(["status", "mail", "--state-dir", state]).out;
     assert!(shown.contains("in.example.test. MX  1 of 2    needs mail/mx1, which is draining\n"), "{shown}");
     assert!(!run(["status", "other", "--state-dir", state]).out.contains("in.example.test."));
     let ended = run(["disable", "mail", "--state-dir", state]);
     assert_eq!(ended.code(), Some(0), "{}{}", ended.out, ended.log);
+    let said = format!("{}{}", ended.out, ended.log);
+    let both =
+        "MX are answered with 10 mx1.example.test., 20 mx2.example.test., none of which has what it needs";
+    assert!(said.contains(both), "{said}");
     until("all are taken out", || ask() == [one, other]);
     let shown = run(["status", "--state-dir", state]).out;
     let why = "none has what it needs; needs mail/mx1, which is draining; needs mail, which is disabled\n";
