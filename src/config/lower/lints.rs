@@ -293,8 +293,11 @@ fn first_alike(pools: &[Pool]) -> Vec<Option<usize>> {
     pools.iter().enumerate().map(first).collect()
 }
 
-/// A time in seconds, to a tenth above it.
+/// A time in seconds, to a tenth above it; a short one in milliseconds.
 fn in_seconds(time: Duration) -> String {
+    if time < Duration::from_secs(1) {
+        return format!("{} ms", time.as_nanos().div_ceil(1_000_000));
+    }
     let tenths = time.as_millis().div_ceil(100);
     match tenths % 10 {
         0 => format!("{} s", tenths / 10),
