@@ -317,6 +317,8 @@ kinds! {
     signatures_left_out: SignaturesLeftOut { count: usize, types: String } => "{types} records are left out, {count} in all: what another server signed does not fit the answers";
     ttls_differ: TtlsDiffer { owner: String, rtype: String } => "the {rtype} records of {owner} have different TTLs; the smallest is taken for all";
     duplicate_record: DuplicateRecord { owner: String, rtype: String } => "this {rtype} record of {owner} stands there already";
+    always_answered: AlwaysAnswered { rtype: String, why: String } => "this {rtype} is always answered, whatever it depends on: {why}";
+    never_fails: NeverFails { needed: String, pool: String } => "`{needed}` never fails, as nothing tests the pool `{pool}`: what depends on it is left out only when somebody takes it out";
     alias_target: AliasTarget { target: String, rtype: String } => "the {rtype} record points to {target}, which is a CNAME";
 }
 
