@@ -1,5 +1,5 @@
-//! What of a certificate is looked at: until when it is valid, and whether it
-//! vouches for itself (RFC 5280 §4.1).
+//! What of a certificate is looked at: its version, until when it is valid, and
+//! whether it vouches for itself (RFC 5280 §4.1).
 //!
 //! Knows nothing of trust; whether a chain leads anywhere is for rustls to say.
 
@@ -7,6 +7,8 @@ use crate::moment;
 
 /// The fields of a certificate that are looked at (RFC 5280 §4.1), as DER.
 struct Fields<'a> {
+    /// None where it stands for the least, version 1.
+    version: Option<&'a [u8]>,
     issuer: &'a [u8],
     validity: &'a [u8],
     subject: &'a [u8],
@@ -17,16 +19,27 @@ fn fields(certificate: &[u8]) -> Option<Fields<'_>> {
     const VERSION: u8 = 0xa0;
     let (_, certificate, _) = element(certificate)?;
     let (_, fields, _) = element(certificate)?;
-    let rest = match element(fields)? {
-        (VERSION, _, rest) => rest,
-        _ => fields,
+    let (version, rest) = match element(fields)? {
+        (VERSION, version, rest) => (Some(version), rest),
+        _ => (None, fields),
     };
     let (_, _serial, rest) = element(rest)?;
     let (_, _algorithm, rest) = element(rest)?;
     let (SEQUENCE, issuer, rest) = element(rest)? else { return None };
     let (SEQUENCE, validity, rest) = element(rest)? else { return None };
     let (SEQUENCE, subject, _) = element(rest)? else { return None };
-    Some(Fields { issuer, validity, subject })
+    Some(Fields { version, issuer, validity, subject })
+}
+
+/// Which version a certificate is of, 1 to 3; None if it is none.
+pub fn version(certificate: &[u8]) -> Option<u8> {
+    match fields(certificate)?.version {
+        None => Some(1),
+        Some(version) => match element(version)? {
+            (0x02, [number @ 0..=2], []) => Some(number + 1), // INTEGER
+            _ => None,
+        },
+    }
 }
 
 /// Whether issuer and subject are the same name.
