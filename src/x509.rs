@@ -154,7 +154,27 @@ mod tests {
     #[test]
     fn what_is_no_certificate_has_no_dates() {
         for octets in [&b""[..], b"\x30", b"\x30\x05\x30\x03\x02\x01\x01", b"\x30\x84\xff\xff\xff\xff"] {
-            assert_eq!(validity(octets), None, "{octets:?}");
+            assert_eq!((validity(octets), version(octets)), (None, None), "{octets:?}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_says_its_version_unless_it_is_the_first() {
+        let of = |version: &[u8]| {
+            let mut fields = version.to_vec();
+            // serial, algorithm, issuer, validity, subject
+            fields.extend(b"\x02\x01\x01\x30\x00\x30\x00\x30\x00\x30\x00");
+            let within = |octets: Vec<u8>| [&[0x30, octets.len() as u8], &octets[..]].concat();
+            within(within(fields))
+        };
+        for (fields, expected) in [
+            (&b""[..], Some(1)),
+            (b"\xa0\x03\x02\x01\x01", Some(2)),
+            (b"\xa0\x03\x02\x01\x02", Some(3)),
+            (b"\xa0\x03\x02\x01\x03", None),
+            (b"\xa0\x00", None),
+        ] {
+            assert_eq!(version(&of(fields)), expected, "{fields:?}");
         }
     }
 

@@ -24,13 +24,13 @@ pub struct Answered {
 
 impl Answered {
     fn new(set: &RecordSet, held: &Held) -> Answered {
-        let is_out = |rdata: &&Box<[u8]>| !held.members.rdata().any(|member| *member == ***rdata);
-        let left_out = set.rdata.iter().filter(is_out).map(|rdata| rdata::show(set.rtype, rdata));
+        let is_in = |rdata: &[u8]| held.members.rdata().any(|member| member == rdata);
+        let left_out = set.rdata.iter().filter(|rdata| !is_in(rdata));
         Answered {
             count: held.members.count(),
             of: set.rdata.len(),
             at_fallback: held.at_fallback,
-            left_out: left_out.collect(),
+            left_out: left_out.map(|rdata| rdata::show(set.rtype, rdata)).collect(),
         }
     }
 
