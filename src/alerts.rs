@@ -255,7 +255,7 @@ fn wants(route: &Route, event: &Event) -> bool {
                 && named.is_none_or(|all| all.iter().any(|n| n.to_string() == event.object))
         }
         Kind::Vantage => route.on.vantage,
-        Kind::Test => false,
+        Kind::Records | Kind::Test => false,
     }
 }
 
@@ -272,7 +272,7 @@ fn is_there(model: &Model, (kind, name): &Object) -> bool {
             all.any(|balancer| balancer.name.to_string() == *name)
         }
         Kind::Vantage => model.vantage_named(name).is_some(),
-        Kind::Test => false,
+        Kind::Records | Kind::Test => false,
     }
 }
 

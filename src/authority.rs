@@ -18,5 +18,5 @@ pub use crate::rdata::rtype;
 pub use compile::{
     Balancer, BalancerState, BalancerStatus, Compiler, InUse, Prepared, Recompiled, Snapshot, Traffic,
 };
-pub use members::Members;
+pub use members::{Held, Members};
 pub use names::{Found, Key, Names, Node, RECORD_HEAD, Rrset, ZoneInfo};

@@ -7,6 +7,7 @@
 
 mod cause;
 mod hosts;
+mod records;
 mod status;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 pub use cause::{Cause, TakenBack};
 pub use hosts::{HostMemory, Hosts, Known, Lookup};
+pub use records::Answered;
 pub use status::{BalancerView, EndpointView, PoolView, RecordsView, Status, TestView, VantageView};
 
 use crate::authority::{
@@ -144,6 +146,15 @@ pub enum Change {
         fallback: bool,
         since: Moment,
     },
+    /// How much is answered of records whose members follow health.
+    Records {
+        name: Name,
+        rtype: u16,
+        from: Answered,
+        to: Answered,
+        /// Since when `from` had held.
+        since: Moment,
+    },
 }
 
 /// The whole control plane.
@@ -180,6 +191,8 @@ pub struct Engine {
     serials_at: Option<Moment>,
     pool_since: Vec<Moment>,
     balancer_since: Vec<Moment>,
+    /// Of RRsets that follow health.
+    records_since: Vec<Moment>,
     /// How things stood in a former run, until it is seen how they stand in this one.
     states_before: BTreeMap<Subject, (Arc<str>, Moment)>,
     /// Who takes something back just now.
@@ -213,6 +226,7 @@ impl Engine {
             serials_at: None,
             pool_since: Vec::new(),
             balancer_since: Vec::new(),
+            records_since: Vec::new(),
             states_before: BTreeMap::new(),
             taken_back: None,
         }
@@ -565,6 +579,7 @@ impl Engine {
                 self.effects.push_back(Effect::Tell(change));
             }
         }
+        self.tell_of_records();
     }
 
     /// Tells how states moved by the reload, and keeps since when they hold.
@@ -624,6 +639,7 @@ impl Engine {
         }
         self.pool_since = pool_since;
         self.balancer_since = balancer_since;
+        self.tell_of_reloaded_records(before, now);
         for id in 0..self.pool_since.len() {
             if self.pool_since[id] == now {
                 self.remember_pool(PoolId(id as u32), now);
@@ -815,6 +831,9 @@ impl Engine {
             let (balancer, status) = self.compiler.balancer(number);
             let change = balancer_change(&model, &balancer.name, before.state, status, since);
             self.effects.push_back(Effect::Tell(change));
+        }
+        for (number, before) in changes.records {
+            self.records_changed(number, &before, now);
         }
         if self.ready {
             self.remember_in_use();

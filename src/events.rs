@@ -24,14 +24,18 @@ use crate::health::{
 };
 use crate::model::{Name, Pool, PoolId, Scope};
 use crate::moment::{Moment, utc, utc_millis};
+use crate::rdata::type_name;
 
-pub use words::{balancer_reason, headline, pool_reason};
+pub use words::{balancer_reason, headline, pool_reason, records_reason};
 
 /// Of a larger pool an event lists only the endpoint that moved.
 pub const MOST_ORIGINS: usize = 50;
 
 /// An event lists no more tests than these, those of all endpoints together.
 pub const MOST_TESTS: usize = 50;
+
+/// An event lists no more records that are not answered.
+const MOST_LEFT_OUT: usize = 20;
 
 /// The longest text that somebody wrote; what is more is cut off.
 const MOST_TEXT: usize = 1000;
@@ -75,6 +79,8 @@ pub struct Event {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_balancer: Option<BalancerRecord>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub records: Option<RecordsRecord>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vantage: Option<VantageRecord>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<TestEvidence>,
@@ -87,6 +93,8 @@ pub enum Kind {
     Endpoint,
     Pool,
     LoadBalancer,
+    /// Records whose members follow health.
+    Records,
     Vantage,
     /// One monitor's word on an endpoint, from one vantage.
     Test,
@@ -94,7 +102,8 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 5] = [Kind::Endpoint, Kind::Pool, Kind::LoadBalancer, Kind::Vantage, Kind::Test];
+    pub const ALL: [Kind; 6] =
+        [Kind::Endpoint, Kind::Pool, Kind::LoadBalancer, Kind::Records, Kind::Vantage, Kind::Test];
 
     /// The word for it.
     pub fn as_str(self) -> &'static str {
@@ -102,6 +111,7 @@ impl Kind {
             Kind::Endpoint => "endpoint",
             Kind::Pool => "pool",
             Kind::LoadBalancer => "load_balancer",
+            Kind::Records => "records",
             Kind::Vantage => "vantage",
             Kind::Test => "test",
         }
@@ -113,6 +123,7 @@ impl Kind {
             Kind::Endpoint => "endpoints",
             Kind::Pool => "pools",
             Kind::LoadBalancer => "load balancers",
+            Kind::Records => "records",
             Kind::Vantage => "vantages",
             Kind::Test => "tests",
         }
@@ -210,6 +221,22 @@ pub struct BalancerRecord {
     pub changed: bool,
 }
 
+/// Records whose members follow health, as they are answered after the event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RecordsRecord {
+    pub name: String,
+    pub r#type: String,
+    /// How many there are, and how many of them are answered.
+    pub members: u32,
+    pub answered: u32,
+    /// None has what it needs.
+    pub at_fallback: bool,
+    /// The data of those that are not answered, the first few.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
+    pub changed: bool,
+}
+
 /// A vantage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VantageRecord {
@@ -279,7 +306,8 @@ impl Event {
         let tests: usize = self.origins.iter().map(|origin| origin.monitors.len()).sum();
         let texts = [&self.object, &self.summary, &self.reason].map(String::len);
         let balancer = self.load_balancer.iter().flat_map(|of| &of.serving).map(String::len);
-        let texts = texts.into_iter().chain(balancer).sum::<usize>();
+        let records = self.records.iter().flat_map(|of| &of.left_out).map(String::len);
+        let texts = texts.into_iter().chain(balancer).chain(records).sum::<usize>();
         FEW + texts + ORIGIN * self.origins.len() + TEST * tests
     }
 
@@ -349,6 +377,7 @@ impl Recorder {
             origins: Vec::new(),
             origins_left_out: 0,
             load_balancer: None,
+            records: None,
             vantage: None,
             evidence: None,
         };
@@ -418,6 +447,24 @@ impl Recorder {
                     state: to.to_string(),
                     serving: serving.iter().map(|pool| pool.to_string()).collect(),
                     fallback: *fallback,
+                    changed: event.changed,
+                });
+            }
+            Change::Records { name, rtype, from, to, since } => {
+                event.kind = Kind::Records;
+                event.object = format!("{name} {}", type_name(*rtype));
+                (event.from, event.to) = (from.to_string(), to.to_string());
+                event.changed = from != to;
+                event.new_health = if to.at_fallback { NewHealth::Unhealthy } else { NewHealth::Healthy };
+                event.lasted_ms = lasted(since);
+                event.reason = records_reason(to);
+                event.records = Some(RecordsRecord {
+                    name: name.to_string(),
+                    r#type: type_name(*rtype).into_owned(),
+                    members: to.of as u32,
+                    answered: to.count as u32,
+                    at_fallback: to.at_fallback,
+                    left_out: to.left_out.iter().take(MOST_LEFT_OUT).map(|text| short(text)).collect(),
                     changed: event.changed,
                 });
             }

@@ -422,7 +422,8 @@ fn put_aside(folder: &Path) -> io::Result<Vec<PathBuf>> {
 /// Which events somebody wants to see.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wanted {
-    /// A pool with all of its endpoints, `POOL/ENDPOINT`, a load balancer, or a vantage.
+    /// A pool with all of its endpoints, `POOL/ENDPOINT`, a load balancer, a name of
+    /// records that follow health, also with their type, or a vantage.
     pub object: Option<String>,
     /// Unix time.
     pub since: Option<Duration>,
@@ -446,15 +447,21 @@ impl Wanted {
 
 /// Whether an event is about an object, or about part of it.
 fn is_about(event: &Event, object: &str) -> bool {
-    let balancer = || event.object.trim_end_matches('.').eq_ignore_ascii_case(object.trim_end_matches('.'));
+    let is_name = |name: &str| name.trim_end_matches('.').eq_ignore_ascii_case(object.trim_end_matches('.'));
     match event.kind {
-        Kind::LoadBalancer => balancer(),
+        Kind::LoadBalancer => is_name(&event.object),
+        Kind::Records => is_name(name_of_records(&event.object)) || event.object.eq_ignore_ascii_case(object),
         Kind::Endpoint | Kind::Test => {
             let (pool, _) = event.object.split_once('/').unwrap_or((&event.object, ""));
             event.object == object || pool == object
         }
         Kind::Pool | Kind::Vantage => event.object == object,
     }
+}
+
+/// The name alone of `NAME TYPE`.
+fn name_of_records(object: &str) -> &str {
+    object.rsplit_once(' ').map_or(object, |(name, _)| name)
 }
 
 /// Reads the events of a folder, oldest first.
@@ -481,6 +488,9 @@ pub fn objects(folder: &Path) -> io::Result<BTreeSet<String>> {
     read_files(open_all(folder)?, |event| {
         if let (Kind::Endpoint | Kind::Test, Some((pool, _))) = (event.kind, event.object.split_once('/')) {
             names.insert(pool.to_owned());
+        }
+        if event.kind == Kind::Records {
+            names.insert(name_of_records(&event.object).to_owned());
         }
         names.insert(event.object);
         Ok(())

@@ -1,4 +1,5 @@
-//! Logs: one line for every change of a verdict, a pool or a load balancer.
+//! Logs: one line for every change of a verdict, a pool, a load balancer or records
+//! that follow health.
 //!
 //! Lines are written by a thread of their own, because whoever reads standard
 //! error may stop reading: then lines are lost, and counted, but the engine
@@ -17,9 +18,10 @@ use tracing_subscriber::EnvFilter;
 use crate::authority::BalancerState;
 use crate::clock::Clock;
 use crate::engine::{Cause, Change, TakenBack};
-use crate::events::{balancer_reason, pool_reason};
+use crate::events::{balancer_reason, pool_reason, records_reason};
 use crate::health::{Outcome, PoolState, ProbeTask, ScheduleCounters, Standing, Verdict};
 use crate::model::{Model, Scope};
+use crate::rdata::type_name;
 
 pub use crate::events::headline;
 
@@ -186,6 +188,11 @@ pub fn tell(change: &Change, clock: &Clock) {
             let reason = balancer_reason(serving, *fallback);
             let good = *to != BalancerState::Critical && to <= from;
             line!(good, load_balancer = %name, %from, %to, reason, since, "{headline}");
+        }
+        Change::Records { name, rtype, from, to, since } => {
+            let (since, reason, rtype) = (clock.utc(*since), records_reason(to), type_name(*rtype));
+            let good = !to.at_fallback && (from.at_fallback || to.left_out.len() <= from.left_out.len());
+            line!(good, records = %name, %rtype, %from, %to, reason, since, "{headline}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What of a certificate is looked at: until when it is valid, and whether it
-//! vouches for itself (RFC 5280 §4.1).
+//! What of a certificate is looked at: its version, until when it is valid, and
+//! whether it vouches for itself (RFC 5280 §4.1).
 //!
 //! Knows nothing of trust; whether a chain leads anywhere is for rustls to say.
 
@@ -7,6 +7,8 @@ use crate::moment;
 
 /// The fields of a certificate that are looked at (RFC 5280 §4.1), as DER.
 struct Fields<'a> {
+    /// None where it stands for the least, version 1.
+    version: Option<&'a [u8]>,
     issuer: &'a [u8],
     validity: &'a [u8],
     subject: &'a [u8],
@@ -17,16 +19,27 @@ fn fields(certificate: &[u8]) -> Option<Fields<'_>> {
     const VERSION: u8 = 0xa0;
     let (_, certificate, _) = element(certificate)?;
     let (_, fields, _) = element(certificate)?;
-    let rest = match element(fields)? {
-        (VERSION, _, rest) => rest,
-        _ => fields,
+    let (version, rest) = match element(fields)? {
+        (VERSION, version, rest) => (Some(version), rest),
+        _ => (None, fields),
     };
     let (_, _serial, rest) = element(rest)?;
     let (_, _algorithm, rest) = element(rest)?;
     let (SEQUENCE, issuer, rest) = element(rest)? else { return None };
     let (SEQUENCE, validity, rest) = element(rest)? else { return None };
     let (SEQUENCE, subject, _) = element(rest)? else { return None };
-    Some(Fields { issuer, validity, subject })
+    Some(Fields { version, issuer, validity, subject })
+}
+
+/// Which version a certificate is of, 1 to 3; None if it is none.
+pub fn version(certificate: &[u8]) -> Option<u8> {
+    match fields(certificate)?.version {
+        None => Some(1),
+        Some(version) => match element(version)? {
+            (0x02, [number @ 0..=2], []) => Some(number + 1), // INTEGER
+            _ => None,
+        },
+    }
 }
 
 /// Whether issuer and subject are the same name.
@@ -141,7 +154,27 @@ mod tests {
     #[test]
     fn what_is_no_certificate_has_no_dates() {
         for octets in [&b""[..], b"\x30", b"\x30\x05\x30\x03\x02\x01\x01", b"\x30\x84\xff\xff\xff\xff"] {
-            assert_eq!(validity(octets), None, "{octets:?}");
+            assert_eq!((validity(octets), version(octets)), (None, None), "{octets:?}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_says_its_version_unless_it_is_the_first() {
+        let of = |version: &[u8]| {
+            let mut fields = version.to_vec();
+            // serial, algorithm, issuer, validity, subject
+            fields.extend(b"\x02\x01\x01\x30\x00\x30\x00\x30\x00\x30\x00");
+            let within = |octets: Vec<u8>| [&[0x30, octets.len() as u8], &octets[..]].concat();
+            within(within(fields))
+        };
+        for (fields, expected) in [
+            (&b""[..], Some(1)),
+            (b"\xa0\x03\x02\x01\x01", Some(2)),
+            (b"\xa0\x03\x02\x01\x02", Some(3)),
+            (b"\xa0\x03\x02\x01\x03", None),
+            (b"\xa0\x00", None),
+        ] {
+            assert_eq!(version(&of(fields)), expected, "{fields:?}");
         }
     }
 

@@ -130,6 +130,7 @@ fn data(notice: &Notice) -> Value {
             Kind::Endpoint | Kind::Test => "origin",
             Kind::Pool => "pool",
             Kind::LoadBalancer => "load_balancer",
+            Kind::Records => "records",
             Kind::Vantage => "vantage",
         },
         "new_health": notice.new_health(),
@@ -197,7 +198,7 @@ fn pagerduty(notice: &Notice, routing_key: &str) -> Value {
             "source": notice.opened.object,
             "severity": match notice.kind {
                 Kind::Pool | Kind::LoadBalancer => "critical",
-                Kind::Endpoint | Kind::Test => "error",
+                Kind::Endpoint | Kind::Records | Kind::Test => "error",
                 Kind::Vantage => "warning",
             },
             "timestamp": utc_millis(notice.at.elapsed()),

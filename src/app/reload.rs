@@ -42,7 +42,7 @@ const RESTLESS: u32 = 6;
 /// A load that takes longer is told of.
 const SLOW_LOAD: Duration = Duration::from_secs(10);
 
-/// So many problems of a refused configuration are logged; `check` shows all.
+/// So many errors of a refused configuration are logged; `check` shows all.
 const PROBLEMS_LOGGED: usize = 20;
 
 /// Paths to read, what their files looked like before that, and SIGHUP.
@@ -157,14 +157,7 @@ enum ReloadError {
 impl fmt::Display for ReloadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ReloadError::Config(report) => {
-                let (shown, rest) = report.problems.split_at(report.problems.len().min(PROBLEMS_LOGGED));
-                write!(f, "{}", Report { problems: shown.to_vec(), ..Report::default() }.text(false))?;
-                match rest.len() {
-                    0 => Ok(()),
-                    more => write!(f, "… and {more} more; `hale check` shows all"),
-                }
-            }
+            ReloadError::Config(report) => f.write_str(&report.refusal(PROBLEMS_LOGGED)),
             ReloadError::Guard { gone, of, what } => write!(
                 f,
                 "{gone} of {of} {what} would be gone, more than half; if that is meant, \

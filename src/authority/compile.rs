@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::members::{Following, Members};
+use super::members::{Following, Held, Members};
 use super::names::nested_apexes;
 use super::{Names, Rrset};
 use crate::health::{PoolHealth, Standing, Table};
@@ -175,6 +175,9 @@ pub struct Recompiled {
     pub zones: Vec<usize>,
     /// Some TTL changed.
     pub ttls: bool,
+    /// RRsets that follow health and are answered otherwise or for another
+    /// reason, and what of them was in.
+    pub records: Vec<(usize, Held)>,
 }
 
 impl Compiler {
@@ -248,7 +251,9 @@ impl Compiler {
     pub fn refresh(&mut self, pool: PoolId, table: &Table, now: Moment) -> Recompiled {
         let mut changes = self.refresh_balancers(pool, table, now);
         // one endpoint may matter to them where the pool as a whole offers the same
-        changes.zones.extend(self.following.refresh(&self.model, pool, table, now));
+        let refreshed = self.following.refresh(&self.model, pool, table, now);
+        changes.zones.extend(refreshed.zones);
+        changes.records = refreshed.records;
         changes
     }
 
@@ -428,7 +433,7 @@ impl Compiler {
             names: Arc::clone(&self.names),
             serials: serials.into(),
             balancers: self.balancers[..].into(),
-            members: self.following.members().into(),
+            members: self.following.members().collect(),
         }
     }
 
@@ -458,9 +463,15 @@ impl Compiler {
     }
 
     /// The RRsets that follow health, with what of each is in.
-    pub fn following(&self) -> impl Iterator<Item = (&RecordSet, &Members)> {
+    pub fn following(&self) -> impl Iterator<Item = (&RecordSet, &Held)> {
         let all = self.following.all();
-        all.map(|((zone, place), members)| (&self.model.zones[zone].records[place], members))
+        all.map(|((zone, place), held)| (&self.model.zones[zone].records[place], held))
+    }
+
+    /// One of them.
+    pub fn followed(&self, number: usize) -> (&RecordSet, &Held) {
+        let ((zone, place), held) = self.following.get(number);
+        (&self.model.zones[zone].records[place], held)
     }
 
     /// Whether all answers of a zone are those that `other` gave for it.

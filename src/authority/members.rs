@@ -49,6 +49,23 @@ impl Members {
     }
 }
 
+/// What of an RRset is in, and whether that is for want of better.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Held {
+    pub members: Arc<Members>,
+    /// None has what it needs.
+    pub at_fallback: bool,
+}
+
+/// What a change of health has changed.
+#[derive(Debug, Default)]
+pub(super) struct Refreshed {
+    /// Zones in which an answer changed.
+    pub zones: Vec<usize>,
+    /// RRsets that are answered otherwise or for another reason, and how it was.
+    pub records: Vec<(usize, Held)>,
+}
+
 /// All RRsets that follow health, counted through all zones.
 #[derive(Clone, Debug)]
 pub(super) struct Following {
@@ -56,14 +73,14 @@ pub(super) struct Following {
     places: Vec<(usize, usize)>,
     /// Where each zone's begin, and where the last ones end.
     starts: Vec<usize>,
-    members: Vec<Arc<Members>>,
+    held: Vec<Held>,
     /// Those that depend on each pool, or on one of its endpoints.
     followers: Vec<Vec<usize>>,
 }
 
 impl Following {
     pub(super) fn new(model: &Model, table: &Table, now: Moment) -> Following {
-        let (mut places, mut starts, mut members) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut places, mut starts, mut held) = (Vec::new(), Vec::new(), Vec::new());
         let mut followers = vec![Vec::new(); model.pools.len()];
         for (number, zone) in model.zones.iter().enumerate() {
             starts.push(places.len());
@@ -74,39 +91,44 @@ impl Following {
                         followers.push(places.len());
                     }
                 }
-                members.push(Arc::new(compile(set, table, now)));
+                held.push(compile(set, table, now));
                 places.push((number, place));
             }
         }
         starts.push(places.len());
-        Following { places, starts, members, followers }
+        Following { places, starts, held, followers }
     }
 
-    /// Takes in that some endpoint in `pool` stands differently; gives the zones
-    /// in which an answer changed.
-    pub(super) fn refresh(&mut self, model: &Model, pool: PoolId, table: &Table, now: Moment) -> Vec<usize> {
-        let mut zones = Vec::new();
+    /// Takes in that some endpoint in `pool` stands differently.
+    pub(super) fn refresh(&mut self, model: &Model, pool: PoolId, table: &Table, now: Moment) -> Refreshed {
+        let mut refreshed = Refreshed::default();
         for &number in &self.followers[pool.0 as usize] {
             let (zone, place) = self.places[number];
             let next = compile(&model.zones[zone].records[place], table, now);
-            if *self.members[number] != next {
-                self.members[number] = Arc::new(next);
-                if zones.last() != Some(&zone) {
-                    zones.push(zone); // they stand in the order of zones
+            if self.held[number] != next {
+                let same_records = self.held[number].members == next.members;
+                refreshed.records.push((number, std::mem::replace(&mut self.held[number], next)));
+                if !same_records && refreshed.zones.last() != Some(&zone) {
+                    refreshed.zones.push(zone); // they stand in the order of zones
                 }
             }
         }
-        zones
+        refreshed
     }
 
     /// Each with its zone, its place there, and what of it is in.
-    pub(super) fn all(&self) -> impl Iterator<Item = ((usize, usize), &Members)> {
-        self.places.iter().copied().zip(self.members.iter().map(|members| &**members))
+    pub(super) fn all(&self) -> impl Iterator<Item = ((usize, usize), &Held)> {
+        self.places.iter().copied().zip(&self.held)
+    }
+
+    /// The zone of one and its place there, and what of it is in.
+    pub(super) fn get(&self, number: usize) -> ((usize, usize), &Held) {
+        (self.places[number], &self.held[number])
     }
 
     /// What of each is in.
-    pub(super) fn members(&self) -> &[Arc<Members>] {
-        &self.members
+    pub(super) fn members(&self) -> impl Iterator<Item = Arc<Members>> {
+        self.held.iter().map(|held| Arc::clone(&held.members))
     }
 
     /// Whether all records of a zone are answered as `other` answered them.
@@ -131,20 +153,21 @@ impl Following {
     /// What is answered of `set`, which has this number if it follows health.
     fn answered(&self, set: &RecordSet, number: Option<usize>) -> Arc<Members> {
         match number {
-            Some(number) => Arc::clone(&self.members[number]),
+            Some(number) => Arc::clone(&self.held[number].members),
             None => Arc::new(Members::new(set, &vec![true; set.rdata.len()])),
         }
     }
 }
 
 /// The members of `set` that are in as everything stands.
-fn compile(set: &RecordSet, table: &Table, now: Moment) -> Members {
+fn compile(set: &RecordSet, table: &Table, now: Moment) -> Held {
     let seen = set.depends_on.iter().map(|needed| match table.are_there(needed, now) {
         true => Need::There,
         false if table.is_taken_out(needed, now) => Need::TakenOut,
         false => Need::Absent,
     });
-    Members::new(set, &chosen(&seen.collect::<Vec<_>>()))
+    let seen = seen.collect::<Vec<_>>();
+    Held { members: Arc::new(Members::new(set, &chosen(&seen))), at_fallback: !seen.contains(&Need::There) }
 }
 
 /// How what a member needs stands.

@@ -39,7 +39,7 @@ use super::problem::ProblemKind;
 use super::reader::{Field, Named, OneOrMany, Scalar, brief};
 use super::zone_file::ZoneFiles;
 use super::{LogFormat, Settings, shape, value, words};
-use crate::model::{Member, Model, Reach, WhenUnavailable};
+use crate::model::{Dependency, Member, Model, Reach, WhenUnavailable};
 use crate::timing::StartUps;
 use dependencies::Needs;
 use pools::Known;
@@ -61,7 +61,8 @@ pub fn lower(
 ) -> (Settings, Model) {
     let torn = |file: &Field<shape::File>| file.place().is_some_and(|place| gather.is_torn(place));
     let whole = !gather.is_partial() && !files.iter().any(torn);
-    let lower = Lower { gather, whole, allow_exec: false, guesses: Cell::new(0) };
+    let lower =
+        Lower { gather, whole, allow_exec: false, guesses: Cell::new(0), followed: RefCell::default() };
     let given = || files.iter().filter_map(Field::get);
 
     let server = lower.one_server(given().map(|file| &file.server));
@@ -155,6 +156,8 @@ struct Lower<'a> {
     allow_exec: bool,
     /// How often it was asked what was meant.
     guesses: Cell<u32>,
+    /// What values of records depend on, and where they say so.
+    followed: RefCell<Vec<(Dependency, Place)>>,
 }
 
 impl Lower<'_> {

@@ -317,6 +317,8 @@ kinds! {
     signatures_left_out: SignaturesLeftOut { count: usize, types: String } => "{types} records are left out, {count} in all: what another server signed does not fit the answers";
     ttls_differ: TtlsDiffer { owner: String, rtype: String } => "the {rtype} records of {owner} have different TTLs; the smallest is taken for all";
     duplicate_record: DuplicateRecord { owner: String, rtype: String } => "this {rtype} record of {owner} stands there already";
+    always_answered: AlwaysAnswered { rtype: String, why: String } => "this {rtype} is always answered, whatever it depends on: {why}";
+    never_fails: NeverFails { needed: String, pool: String } => "`{needed}` never fails, as nothing tests the pool `{pool}`: what depends on it is left out only when somebody takes it out";
     alias_target: AliasTarget { target: String, rtype: String } => "the {rtype} record points to {target}, which is a CNAME";
 }
 
@@ -344,6 +346,24 @@ impl Report {
             problem.write(colour, &mut out).expect("writing to a String does not fail");
         }
         out
+    }
+
+    /// Why the configuration is refused, for a log: the first so many errors, and
+    /// how much else there is.
+    pub fn refusal(&self, most: usize) -> String {
+        let (errors, warnings): (Vec<_>, Vec<_>) =
+            self.problems.iter().cloned().partition(|problem| problem.severity == Severity::Error);
+        let more = errors.len().saturating_sub(most);
+        let shown = Report { problems: errors.into_iter().take(most).collect(), ..Report::default() };
+        let rest: Vec<String> = [(more, "more error"), (warnings.len(), "warning")]
+            .into_iter()
+            .filter(|(number, _)| *number > 0)
+            .map(|(number, what)| format!("{number} {what}{}", if number == 1 { "" } else { "s" }))
+            .collect();
+        match rest.is_empty() {
+            true => shown.text(false),
+            false => format!("{}… and {}; `hale check` shows all", shown.text(false), rest.join(" and ")),
+        }
     }
 
     /// An array of objects for programs.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::{Cause, Change, Engine, serving};
-use crate::authority::{BalancerState, Members, Traffic};
+use crate::authority::{BalancerState, Held, Traffic};
 use crate::health::{
     Override, PoolHealth, Reason, ScheduleCounters, Sighting, Slot, Standing, Target, Verdict,
 };
@@ -187,7 +187,7 @@ impl Engine {
     }
 
     fn records_views(&self, now: Moment) -> Vec<RecordsView> {
-        let view = |(set, members): (&RecordSet, &Members)| {
+        let view = |(set, held): (&RecordSet, &Held)| {
             let mut depends_on: Vec<Dependency> = Vec::new();
             for needed in set.depends_on.iter().flatten() {
                 if !depends_on.contains(needed) {
@@ -198,7 +198,7 @@ impl Engine {
                 owner: set.owner.clone(),
                 rtype: set.rtype,
                 members: set.rdata.len(),
-                answered: members.count(),
+                answered: held.members.count(),
                 fallback: !set.depends_on.iter().any(|needed| self.table.are_there(needed, now)),
                 depends_on,
             }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::engine::{Cause, Change, TakenBack};
+use crate::engine::{Answered, Cause, Change, TakenBack};
 use crate::health::{
     Action, DownCause, Fitness, OutCause, Override, PoolHealth, PoolState, Reason, Standing, Verdict,
 };
 use crate::model::Scope;
+use crate::rdata::type_name;
 
 /// A change in a few words.
 pub fn headline(change: &Change) -> String {
@@ -37,6 +38,16 @@ pub fn headline(change: &Change) -> String {
             }
             (false, false) => format!("load balancer {name} is {to}, answers from {}", serving.join(", ")),
         },
+        Change::Records { name, rtype, to, .. } => {
+            let Answered { count, of, at_fallback, .. } = to;
+            let of_them = format!("records {name} {}", type_name(*rtype));
+            match at_fallback {
+                true => {
+                    format!("{of_them}: none has what it needs, {count} of {of} are answered all the same")
+                }
+                false => format!("{of_them}: {count} of {of} are answered"),
+            }
+        }
     }
 }
 
@@ -86,6 +97,24 @@ fn words_for(standing: &Standing) -> &'static str {
         Fitness::Out(OutCause::Maintenance) => "in maintenance",
         Fitness::Out(OutCause::AgentDrain) => "drained by its own agent",
         Fitness::Out(OutCause::AgentMaint) => "in maintenance by its own agent",
+    }
+}
+
+/// Why so much of an RRset is answered.
+pub fn records_reason(answered: &Answered) -> String {
+    const FEW: usize = 5;
+    let first: Vec<&str> = answered.left_out.iter().take(FEW).map(String::as_str).collect();
+    let more = match answered.left_out.len() - first.len() {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    match (answered.at_fallback, first.is_empty()) {
+        (false, true) => "every value has what it needs".to_owned(),
+        (false, false) => format!("left out: {}{more}", first.join(", ")),
+        (true, true) => "no value has what it needs".to_owned(),
+        (true, false) => {
+            format!("no value has what it needs; taken out and left out: {}{more}", first.join(", "))
+        }
     }
 }
 

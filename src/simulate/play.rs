@@ -488,6 +488,7 @@ fn is_news(change: &Change) -> bool {
         Change::Endpoint { from, to, .. } => from.without_share() != to.without_share(),
         Change::Pool { from, to, .. } => *from != to.state,
         Change::Balancer { from, to, .. } => from != to,
+        Change::Records { from, to, .. } => from != to,
         Change::Verdict { .. }
         | Change::Gone { .. }
         | Change::CannotProbe { .. }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use haledns::config;
-use haledns::engine::{Engine, Lookup};
+use haledns::engine::{Change, Engine, Lookup};
 use haledns::health::{Action, Order, Outcome, ProbeResult, ProbeTask, Reason, Slot, TargetId};
 use haledns::model::{Model, Scope, Weight};
 use haledns::moment::Moment;
@@ -355,6 +355,43 @@ fn a_reload_that_changes_only_what_members_depend_on_counts_by_what_is_answered(
 }
 
 #[test]
+fn each_change_of_members_is_told_once_and_that_none_is_left_as_bad_news() {
+    let mut world = World::new(CONFIG);
+    let told = |world: &mut World| {
+        let changes = std::mem::take(&mut world.drive.told);
+        let of_records = changes.into_iter().filter_map(|(_, change)| match change {
+            Change::Records { name, rtype: 15, from, to, .. } if name.to_string() == "example.com." => {
+                Some((format!("{from} -> {to}"), to.left_out.join(", ")))
+            }
+            _ => None,
+        });
+        of_records.collect::<Vec<_>>()
+    };
+    let say = |words: &str, left_out: &str| vec![(words.to_owned(), left_out.to_owned())];
+    assert_eq!(told(&mut world), [], "all are there after the first round");
+    world.down(&[1]);
+    assert_eq!(told(&mut world), say("2 of 2 -> 1 of 2", "10 mx1.example.net."));
+    world.network.set_down(&[1, 2]);
+    world.pass(30);
+    assert_eq!(told(&mut world), say("1 of 2 -> 2 of 2 at fallback", ""));
+    world.say("mail/mx2", Some(Action::Drain));
+    let one = "20 mx2.example.net.";
+    assert_eq!(told(&mut world), say("2 of 2 at fallback -> 1 of 2 at fallback", one), "as one is drained");
+    world.say("mail/mx2", None);
+    assert_eq!(told(&mut world), say("1 of 2 at fallback -> 2 of 2 at fallback", ""));
+    world.drive.reload(model(&CONFIG.replace("ttl: 30\n", "ttl: 40\n")), &mut world.network).unwrap();
+    world.pass(30);
+    assert_eq!(told(&mut world), [], "a reload that leaves it as it is");
+    world.network.set_down(&[1]);
+    world.pass(30);
+    assert_eq!(told(&mut world), say("2 of 2 at fallback -> 1 of 2", "10 mx1.example.net."));
+    let other = CONFIG.replacen("depends_on: mail/mx1", "depends_on: sip/a", 1);
+    world.drive.reload(model(&other), &mut world.network).unwrap();
+    world.pass(30);
+    assert_eq!(told(&mut world), say("1 of 2 -> 2 of 2", ""), "it needs something else");
+}
+
+#[test]
 fn a_drain_waits_for_the_ttl_of_records_that_follow() {
     let mut world = World::new(CONFIG);
     world.say("sip/a", Some(Action::Drain)); // 5 s pass in it
@@ -406,15 +443,36 @@ records:
     assert_eq!(ask(), [one, other]);
     let ended = run(["drain", "mail/mx1", "--state-dir", state]);
     assert_eq!(ended.code(), Some(0), "{}{}", ended.out, ended.log);
+    let said = format!("{}{}", ended.out, ended.log);
+    assert!(said.contains("records in.example.test. MX are answered with 20 mx2.example.test.\n"), "{said}");
     until("one is left", || ask() == [other]);
     let shown = run(["status", "mail", "--state-dir", state]).out;
     assert!(shown.contains("in.example.test. MX  1 of 2    needs mail/mx1, which is draining\n"), "{shown}");
     assert!(!run(["status", "other", "--state-dir", state]).out.contains("in.example.test."));
     let ended = run(["disable", "mail", "--state-dir", state]);
     assert_eq!(ended.code(), Some(0), "{}{}", ended.out, ended.log);
+    let said = format!("{}{}", ended.out, ended.log);
+    let both =
+        "MX are answered with 10 mx1.example.test., 20 mx2.example.test., none of which has what it needs";
+    assert!(said.contains(both), "{said}");
     until("all are taken out", || ask() == [one, other]);
     let shown = run(["status", "--state-dir", state]).out;
     let why = "none has what it needs; needs mail/mx1, which is draining; needs mail, which is disabled\n";
     assert!(shown.contains(&format!("in.example.test. MX  2 of 2    {why}")), "{shown}");
-    hale.stop(Signal::TERM);
+    let (ended, _) = hale.stop(Signal::TERM);
+    // and is told of each change
+    let line = |words: &str| ended.log.lines().find(|line| line.contains(words)).map(str::to_owned);
+    let left_out = line("WARN records in.example.test. MX: 1 of 2 are answered");
+    let left_out = left_out.unwrap_or_else(|| panic!("{}", ended.log));
+    assert!(left_out.contains("reason=\"left out: 10 mx1.example.test.\""), "{left_out}");
+    let none = "WARN records in.example.test. MX: none has what it needs, 2 of 2 are answered all the same";
+    assert!(line(none).is_some(), "{}", ended.log);
+    for asked in ["in.example.test", "IN.example.test. mx"] {
+        let shown = run(["history", asked, "--state-dir", state]).out;
+        let rows: Vec<&str> = shown.lines().skip(1).map(|row| row.split_once("records").unwrap().1).collect();
+        assert!(rows.len() == 2 && rows[0].contains("2 of 2 → 1 of 2"), "{shown}");
+        assert!(rows[1].contains("1 of 2 → 2 of 2 at fallback"), "{shown}");
+    }
+    let near = run(["history", "in.example.tes", "--state-dir", state]).log;
+    assert!(near.contains("did you mean `in.example.test"), "{near}");
 }

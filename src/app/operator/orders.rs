@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::authority::BalancerState;
+use crate::authority::{BalancerState, Held};
 use crate::config::{self, nearest, show_duration};
 use crate::control::view::{time, time_up};
 use crate::control::{Done, Refusal, What};
@@ -12,8 +12,9 @@ use crate::health::{
     Action, DownCause, Fitness, Order, OutCause, Override, PoolState, ProbeTask, Seen, Slot, Standing, Table,
     Target, Verdict,
 };
-use crate::model::{Check, Ejection, Model, Name, Scope, Weight, names_host};
+use crate::model::{Check, Ejection, Model, Name, RecordSet, Scope, Weight, names_host};
 use crate::moment::Moment;
+use crate::rdata;
 
 /// An override lasts no longer than this when it is to end by itself.
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 86400);
@@ -367,6 +368,7 @@ fn slow_start_note(engine: &Engine, what: What, scope: &Scope) -> Option<String>
 struct Picture {
     pools: Vec<PoolState>,
     balancers: Vec<(BalancerState, String)>,
+    records: Vec<Held>,
 }
 
 impl Picture {
@@ -380,6 +382,7 @@ impl Picture {
                 .iter()
                 .map(|balancer| (balancer.state, balancer.serving.join(", ")))
                 .collect(),
+            records: engine.compiled().following().map(|(_, held)| held.clone()).collect(),
         }
     }
 
@@ -401,8 +404,30 @@ impl Picture {
             };
             changes.push(format!("load balancer {} is {}, {from}", balancer.name, balancer.state));
         }
+        let records = engine.compiled().following().zip(&self.records);
+        for ((set, held), _) in records.filter(|((_, now), before)| now != before) {
+            changes.push(records_note(set, held));
+        }
         changes
     }
+}
+
+/// What of an RRset that follows health is answered now.
+fn records_note(set: &RecordSet, held: &Held) -> String {
+    const FEW: usize = 5;
+    let first: Vec<String> =
+        held.members.rdata().take(FEW).map(|rdata| rdata::show(set.rtype, rdata)).collect();
+    let more = match held.members.count() - first.len() {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let why = match (held.at_fallback, held.members.count()) {
+        (false, _) => "",
+        (true, 1) => ", which doesn't have what it needs either",
+        (true, _) => ", none of which has what it needs",
+    };
+    let (owner, rtype) = (&set.owner, rdata::type_name(set.rtype));
+    format!("records {owner} {rtype} are answered with {}{more}{why}", first.join(", "))
 }
 
 /// Sends a load balancer's traffic back to its first pools.

@@ -93,7 +93,10 @@ impl Lower<'_> {
         if items.is_empty() && !written.is_empty() {
             return Vec::new(); // what is wrong has been said
         }
-        self.named_dependencies(&Field::Given(branch.place, OneOrMany(items)), pools, |_, _| true)
+        self.named_dependencies(&Field::Given(branch.place, OneOrMany(items)), pools, |to, place| {
+            self.followed.borrow_mut().push((to.clone(), place));
+            true
+        })
     }
 
     /// The pools and endpoints of a list, none twice, as far as they are `right`.

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -12,7 +13,10 @@ use super::super::problem::ProblemKind;
 use super::super::reader::Field;
 use super::super::{shape, value};
 use super::{Definitions, Lower};
-use crate::model::{Check, HttpCheck, LoadBalancer, Model, Monitor, Name, Pool, PoolId, TtlPolicy};
+use crate::model::{
+    Check, Dependency, Endpoint, HttpCheck, LoadBalancer, Model, Monitor, Name, Pool, PoolId, Scope,
+    TtlPolicy, names_host,
+};
 use crate::timing::{self, StartUps, Timing};
 
 /// Up to here a TTL is usual, however quickly a failure is seen.
@@ -49,6 +53,7 @@ impl Lower<'_> {
                 self.lint_start_up(monitor, users, shape, Spot::Key(*place), start_ups);
             }
         }
+        self.lint_dependencies(model);
         let alike = first_alike(&model.pools);
         for both in files.flat_map(|file| balancers(model, file)) {
             self.lint_balancer(model, &both, pools, &alike);
@@ -57,6 +62,20 @@ impl Lower<'_> {
 
     fn lint(&self, spot: Spot, kind: ProblemKind, help: impl Into<String>) {
         self.gather.warn(spot, kind, Some(help.into()), None);
+    }
+
+    /// What records depend on and nothing can find to be down, once for each pool.
+    fn lint_dependencies(&self, model: &Model) {
+        let mut told = BTreeSet::new();
+        for (needed, place) in self.followed.borrow().iter() {
+            if !never_fails(model, needed) || !told.insert(needed.pool) {
+                continue;
+            }
+            let pool = Arc::clone(&model.pool(needed.pool).name);
+            let scope = Scope { pool: Arc::clone(&pool), endpoint: needed.endpoint.clone() };
+            let kind = ProblemKind::NeverFails { needed: scope.to_string(), pool: pool.to_string() };
+            self.lint(Spot::Value(*place), kind, "give the pool a `monitor`, or take `depends_on` away");
+        }
     }
 
     fn lint_monitor(&self, monitor: &Monitor, users: &[&Pool], shape: &shape::Monitor, key: Spot) {
@@ -236,6 +255,21 @@ fn balancers<'a>(model: &'a Model, file: &'a shape::File) -> Vec<Both<'a>> {
     all
 }
 
+/// Whether something is there until an operator says otherwise.
+fn never_fails(model: &Model, needed: &Dependency) -> bool {
+    let pool = model.pool(needed.pool);
+    let of_it = |name: &str| needed.endpoint.as_deref().is_none_or(|endpoint| names_host(endpoint, name));
+    let may_go = |endpoint: &Endpoint| !endpoint.enabled || !endpoint.depends_on.is_empty();
+    let fixed = pool.endpoints.iter().filter(|endpoint| of_it(&endpoint.name));
+    pool.enabled
+        && !pool.is_monitored()
+        && pool.depends_on.is_empty()
+        && pool.rules.ejection.is_none()
+        && !pool.hosts.iter().any(|host| of_it(&host.endpoint.name)) // it may lose its addresses
+        && !fixed.into_iter().any(may_go)
+        && !model.maintenance.iter().any(|window| window.of.pool == pool.name)
+}
+
 /// The port of the web that a handshake alone is made with.
 fn bare_web_port(monitor: &Monitor, users: &[&Pool]) -> Option<u16> {
     let Check::Tcp(tcp) = &monitor.check else { return None };
@@ -293,8 +327,11 @@ fn first_alike(pools: &[Pool]) -> Vec<Option<usize>> {
     pools.iter().enumerate().map(first).collect()
 }
 
-/// A time in seconds, to a tenth above it.
+/// A time in seconds, to a tenth above it; a short one in milliseconds.
 fn in_seconds(time: Duration) -> String {
+    if time < Duration::from_secs(1) {
+        return format!("{} ms", time.as_nanos().div_ceil(1_000_000));
+    }
     let tenths = time.as_millis().div_ceil(100);
     match tenths % 10 {
         0 => format!("{} s", tenths / 10),

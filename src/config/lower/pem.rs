@@ -6,12 +6,13 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
-use rustls::{Error, InconsistentKeys};
+use rustls::{CertificateError, Error, InconsistentKeys};
 
 use super::super::place::{Place, Spot};
 use super::super::problem::ProblemKind;
 use super::{Lower, beside};
 use crate::os::read_regular;
+use crate::x509;
 
 /// The largest file of certificates or of a key that is read.
 pub(super) const MAX_PEM: u64 = 1 << 20;
@@ -41,7 +42,7 @@ impl Lower<'_> {
             ring::default_provider().key_provider.load_private_key(key).map_err(|error| error.to_string())
         });
         let ((certificates, chain, chain_place), (key, signer, place)) = (certificates?, key?);
-        match CertifiedKey::new(chain, signer).keys_match() {
+        match CertifiedKey::new(chain.clone(), signer).keys_match() {
             Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
             Err(Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
                 let help = "name the key that the certificate was made for".to_owned();
@@ -49,7 +50,9 @@ impl Lower<'_> {
             }
             Err(error) => {
                 let text = certificate.map_or("", |(text, _)| text);
-                self.not_pem_file(chain_place, text, "certificates", words, error.to_string());
+                let (why, help) = unusable(&chain[0], &error);
+                let path = beside(self.gather, chain_place, text).display().to_string();
+                self.gather.refuse(Spot::Value(chain_place), (words.file)(path, why), Some(help.into()));
             }
         }
         Some((certificates, key))
@@ -81,6 +84,22 @@ impl Lower<'_> {
         let path = beside(self.gather, place, text).display().to_string();
         let help = format!("name a PEM file of {due}; a relative path begins at this file's directory");
         self.gather.refuse(Spot::Value(place), (words.file)(path, why), Some(help));
+    }
+}
+
+/// Why a certificate is of no use, and what to do.
+fn unusable(certificate: &[u8], error: &Error) -> (String, &'static str) {
+    const ANOTHER: &str = "name the file of a certificate that TLS can be spoken with";
+    match (x509::version(certificate), error) {
+        (Some(version), _) if version != 3 => (
+            format!("the certificate is of version {version}; version 3 is needed"),
+            "have it made anew with a `subjectAltName`, which makes it version 3: `openssl req -x509` does, \
+             `openssl x509 -req` with `-extfile` or `-copy_extensions copy`",
+        ),
+        (_, Error::InvalidCertificate(CertificateError::Other(other))) => {
+            (format!("the certificate can't be used: {}", other.0), ANOTHER)
+        }
+        (_, error) => (error.to_string(), ANOTHER),
     }
 }
 

@@ -115,6 +115,7 @@ impl Lower<'_> {
                 let set = Set { place, ttl, values, depends_on };
                 self.fits_a_message(&owner, rtype, &set);
                 self.follows_late(record, &set);
+                self.follows_nothing(record, rtype, &set);
                 match sets.get(&(owner.clone(), rtype)) {
                     None => {
                         sets.insert((owner.clone(), rtype), set);
@@ -164,6 +165,35 @@ impl Lower<'_> {
         let place = record.ttl.place().or(record.r#type.place()).unwrap_or(set.place);
         let help = format!("write `ttl: 60` or so for these records, {LONG_TTL} at most");
         self.gather.warn(Spot::Value(place), ProblemKind::LongTtl { ttl: set.ttl }, Some(help), None);
+    }
+
+    /// Warns of members that are all answered whatever happens.
+    fn follows_nothing(&self, record: &shape::Record, rtype: u16, set: &Set) {
+        let written = match &record.values {
+            Field::Given(_, list) => list.0.len(),
+            _ => 1,
+        };
+        if set.depends_on.is_empty() || set.values.len() != written {
+            return; // or some of it couldn't be read
+        }
+        let needs = |list: &Vec<Dependency>| -> BTreeSet<_> {
+            list.iter().map(|needed| (needed.pool, needed.endpoint.clone())).collect()
+        };
+        let first = needs(&set.depends_on[0]);
+        let (why, help) = match set.values.len() {
+            1 => (
+                "it is the only value",
+                "add a value that depends on something else, or take `depends_on` away",
+            ),
+            _ if set.depends_on.iter().all(|other| needs(other) == first) => (
+                "all values depend on the same",
+                "let each value depend on its own server, such as `mail/mx1`, or take `depends_on` away",
+            ),
+            _ => return,
+        };
+        let kind = ProblemKind::AlwaysAnswered { rtype: type_name(rtype).into(), why: why.into() };
+        let place = record.r#type.place().unwrap_or(set.place);
+        self.gather.warn(Spot::Value(place), kind, Some(help.into()), None);
     }
 
     fn record_type(&self, record: &shape::Record, place: Place) -> Option<u16> {

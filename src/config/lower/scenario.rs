@@ -49,7 +49,13 @@ pub fn lower(
     given: &[PathBuf],
     load: &Load<'_>,
 ) -> Result<Script, Vec<Problem>> {
-    let lower = Lower { gather, whole: true, allow_exec: false, guesses: Default::default() };
+    let lower = Lower {
+        gather,
+        whole: true,
+        allow_exec: false,
+        guesses: Default::default(),
+        followed: Default::default(),
+    };
     let Field::Given(place, shape) = shape else { return Err(Vec::new()) };
     let mut elsewhere = Vec::new();
     let mut read = |paths: &[PathBuf]| match load(paths) {

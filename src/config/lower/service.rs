@@ -60,17 +60,25 @@ impl Lower<'_> {
 
     /// One secret a line; empty lines and those that begin with `#` are skipped.
     fn secrets(&self, path: &Path, place: Place) -> Option<Vec<Secret>> {
-        let help =
-            "write lines of 32 hexadecimal digits: the first makes cookies, the others are still taken";
-        let refuse = |why: String| {
+        let refuse_with = |why: String, help: &str| {
             let kind = ProblemKind::SecretFile { path: path.display().to_string(), why };
             self.gather.refuse(Spot::Value(place), kind, Some(help.into()));
             None
         };
+        let refuse = |why: String| {
+            refuse_with(
+                why,
+                "write lines of 32 hexadecimal digits: the first makes cookies, the others are still taken",
+            )
+        };
         self.gather.look_at(path);
         let octets = match read_regular(path, MAX_SECRETS) {
             Ok(octets) => octets,
-            Err(error) => return refuse(format!("can't be read: {error}")),
+            Err(error) => {
+                let help = "name a file that this server may read, `openssl rand -hex 16` writes its one line; \
+                            a relative path begins at this file's directory";
+                return refuse_with(format!("can't be read: {error}"), help);
+            }
         };
         let Ok(text) = String::from_utf8(octets) else { return refuse("is no text".into()) };
         let mut secrets = Vec::new();

@@ -405,6 +405,29 @@ fn a_reload_can_be_asked_for_and_forced() {
 }
 
 #[test]
+fn a_refused_reload_shows_the_error_and_counts_the_warnings() {
+    let served = Served::start(&fixed("192.0.2.1", 30));
+    // a warning each, all of them before the error
+    let monitors: String =
+        (0..30).map(|n| format!("  m{n}: {{ type: tcp, port: 1, consecutive_down: 1 }}\n")).collect();
+    let pools: String = (0..30)
+        .map(|n| {
+            format!(
+                "  p{n}: {{ monitor: m{n}, endpoints: [{{ name: a, address: 192.0.2.9, weight: 0 }}] }}\n"
+            )
+        })
+        .collect();
+    let broken = fixed("192.0.2.1", 30).replace("pools:\n", &format!("monitors:\n{monitors}pools:\n{pools}"));
+    served.folder.replace("a.yaml", &(broken + "alert: {}\n"));
+    let told = served.refused(&["reload"]);
+    assert!(told.contains("alert"), "{told}");
+    assert!(!told.contains("warning["), "{told}");
+    assert!(told.contains(" warnings; `hale check` shows all"), "{told}");
+    let logged = &served.hale.line("configuration not reloaded").text;
+    assert!(logged.contains("not reloaded"), "{logged}");
+}
+
+#[test]
 fn after_a_reload_new_endpoints_can_be_spoken_of_and_are_answered_from() {
     let hangs = Endpoint::start("127.0.0.2", Manner::Hangs); // so that its first outcome is waited for
     let lives = Endpoint::start("127.0.0.1", Manner::Answers);

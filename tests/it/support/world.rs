@@ -21,6 +21,7 @@ use haledns::model::{
     WhenUnavailable,
 };
 use haledns::moment::Moment;
+use haledns::rdata::type_name;
 use haledns::simulate::{Drive, Nature};
 
 use super::ask::{self, Question, Reply};
@@ -366,6 +367,9 @@ fn in_words(change: &Change) -> String {
             let how = if *fallback { " as fallback" } else { "" };
             let name = name_in_words(name);
             format!("load balancer {name}: {from} -> {to}, {pools}{how}")
+        }
+        Change::Records { name, rtype, from, to, .. } => {
+            format!("records {} {}: {from} -> {to}", name_in_words(name), type_name(*rtype))
         }
     }
 }
