@@ -253,8 +253,8 @@ impl Lower<'_> {
         }
         for (name, place) in defined.pools.without(&used_pools(model)) {
             let kind = ProblemKind::UnusedPool { name: name.into() };
-            let help = "list it in the `default_pools` of a load balancer, name it as a `fallback_pool`, or take \
-                        it away";
+            let help = "list it in the `default_pools` of a load balancer, name it as a `fallback_pool` or in \
+                        a `depends_on`, or take it away";
             self.gather.warn(Spot::Key(place), kind, Some(help.into()), None);
         }
         self.unused_vantages(model, &defined.vantages, server);

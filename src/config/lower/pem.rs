@@ -10,6 +10,7 @@ use rustls::{CertificateError, Error, InconsistentKeys};
 
 use super::super::place::{Place, Spot};
 use super::super::problem::ProblemKind;
+use super::super::reader::brief;
 use super::{Lower, beside};
 use crate::os::read_regular;
 use crate::x509;
@@ -105,7 +106,7 @@ fn unusable(certificate: &[u8], error: &Error) -> (String, &'static str) {
 
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let found = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
-    match found.map_err(|error| error.to_string())? {
+    match found.map_err(damaged)? {
         found if found.is_empty() => Err("no PEM certificate in it".into()),
         found => Ok(found),
     }
@@ -120,6 +121,19 @@ fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
                 .into())
         }
         Err(pem::Error::NoItemsFound) => Err("no PEM private key in it".into()),
-        other => other.map_err(|error| error.to_string()),
+        other => other.map_err(damaged),
+    }
+}
+
+/// What is wrong with a PEM file.
+pub(super) fn damaged(error: pem::Error) -> String {
+    let text = |octets: &[u8]| brief(&String::from_utf8_lossy(octets));
+    match &error {
+        pem::Error::MissingSectionEnd { end_marker } => {
+            format!("it ends within a section: there is no line `-----END {}-----`", text(end_marker))
+        }
+        pem::Error::IllegalSectionStart { line } => format!("the line `{}` begins no section", text(line)),
+        pem::Error::Base64Decode(why) => format!("what stands in it is not base64: {why}"),
+        _ => error.to_string(),
     }
 }

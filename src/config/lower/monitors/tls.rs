@@ -7,7 +7,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 
-use crate::config::lower::pem::{MAX_PEM, Words};
+use crate::config::lower::pem::{MAX_PEM, Words, damaged};
 use crate::config::lower::{Lower, beside};
 use crate::config::place::{Place, Spot};
 use crate::config::problem::ProblemKind;
@@ -134,7 +134,7 @@ impl Lower<'_> {
 fn usable_roots(pem: &[u8]) -> Result<(), String> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem) {
-        let certificate = certificate.map_err(|error| error.to_string())?;
+        let certificate = certificate.map_err(damaged)?;
         roots.add(certificate).map_err(|error| error.to_string())?;
     }
     if roots.is_empty() { Err("no PEM certificate in it".into()) } else { Ok(()) }
