@@ -1,5 +1,6 @@
 //! Who is told of what, when, and how often: in virtual time, and by sockets.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use haledns::moment::{Moment, utc_millis};
 use haledns::notify::{Notifier, Patience};
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 
 use crate::support::certificates::Authority;
 use crate::support::folder::Folder;
@@ -362,16 +364,26 @@ async fn d04_a_receiver_that_hangs_holds_up_nobody_else() {
     assert_eq!(hangs.connections(), 1, "one at a time");
 }
 
+/// A receiver that isn't there yet, and where it will be.
+async fn away() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+/// Waits for one that comes, and answers nobody.
+async fn hung_up(away: TcpListener) {
+    drop(away.accept().await.unwrap());
+}
+
 #[tokio::test]
 async fn what_was_meant_while_the_receiver_was_away_comes_when_it_is_back() {
-    let gone = Server::start(answer(OK)).await;
-    let address = gone.address;
-    gone.stop().await;
+    let (away, address) = away().await;
     let mut notifier = Notifier::new(quick());
     let url = format!("http://{address}/");
     notifier.send(notice(&url, "", "eu"));
     notifier.send(notice(&url, "", "us"));
-    tokio::time::sleep(Duration::from_millis(60)).await; // so that it is refused at least once
+    hung_up(away).await;
     let back = Server::at(address, vec![answer(OK)], None).await;
     let seen = back.ended(2).await;
     assert_eq!(bodies(&seen).len(), 2);
@@ -404,16 +416,14 @@ async fn news_does_not_wait_for_a_long_gap() {
 
 #[tokio::test]
 async fn what_is_over_before_it_could_be_delivered_is_not_told() {
-    let gone = Server::start(answer(OK)).await;
-    let address = gone.address;
-    gone.stop().await;
+    let (away, address) = away().await;
     let url = format!("http://{address}/");
     let mut notifier = Notifier::new(Patience { gaps: vec![Duration::from_millis(20); 2000], ..quick() });
     notifier.send(notice(&url, "", "eu")); // another incident, which lasts
     for told in both(&url, "us").into_iter().chain(both(&url, "eu").into_iter().take(1)) {
         notifier.send(told);
     }
-    tokio::time::sleep(Duration::from_millis(60)).await; // so that it is refused at least once
+    hung_up(away).await;
     let back = Server::at(address, vec![answer(OK)], None).await;
     notifier.send(notice(&url, "", "us"));
     let seen = bodies(&back.ended(3).await);
